@@ -1,0 +1,122 @@
+# guestprof: a profiler for whole guest operating systems, from outside.
+#
+#   make                 build/guestprof, build/libguestprof.a, build/libguestprof.so
+#   make demo            boot a stock Debian kernel, sample it, show where the time went
+#   make test            every test this machine can run; one closing line adds them up
+#   make help            the other targets and the variables
+
+VERSION := 0.1.0
+
+CC ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+AR ?= ar
+PKG_CONFIG ?= pkg-config
+PREFIX ?= /usr/local
+DESTDIR ?=
+V ?= 0
+DEBUG ?= 0
+SAN ?=
+
+ifneq ($(V),1)
+Q := @
+say = @printf '  %-7s %s\n' $(1) $(2)
+endif
+
+# Each variant keeps its own objects, so that switching does not rebuild everything.
+VARIANT := $(strip $(if $(filter-out gcc,$(CC)),$(notdir $(CC))) $(if $(filter 1,$(DEBUG)),debug) $(SAN))
+EMPTY :=
+BUILD ?= build$(if $(VARIANT),/$(subst $(EMPTY) $(EMPTY),-,$(VARIANT)))
+
+PACKAGES := libelf libarchive libseccomp
+ifeq ($(filter clean help install-packages format,$(MAKECMDGOALS)),)
+PACKAGE_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
+PACKAGE_LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null)
+endif
+
+CFLAGS ?= $(if $(filter 1,$(DEBUG)),-Og,-O2) -g
+WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
+	-Wpointer-arith -Wundef -Wwrite-strings
+# Frame pointers so that guestprof itself can be profiled.
+BASE_CFLAGS := -std=gnu17 $(WARNINGS) -D_GNU_SOURCE -DGUESTPROF_VERSION='"$(VERSION)"' \
+	-fPIC -fvisibility=hidden -fno-omit-frame-pointer -fstack-protector-strong \
+	-pthread $(PACKAGE_CFLAGS)
+LIBS := $(PACKAGE_LIBS) -pthread
+ifeq ($(SAN),address)
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+else ifeq ($(SAN),thread)
+SANITIZE := -fsanitize=thread
+else ifneq ($(SAN),)
+$(error SAN=$(SAN) is not known; it can be address or thread)
+endif
+
+# The house. A folder sees only the folders named here: its include path holds nothing else,
+# so that an upward include does not compile.
+FOLDERS := base guest-introspection fxt sampler vmm tools
+SEES_base :=
+SEES_guest-introspection := base
+SEES_fxt := base
+SEES_sampler := base guest-introspection fxt
+SEES_vmm := base guest-introspection sampler
+SEES_tools := base guest-introspection fxt sampler vmm
+SEES_tests := $(FOLDERS) tests
+
+LIBRARY_FOLDERS := $(filter-out tools,$(FOLDERS))
+sources = $(sort $(wildcard $(1)/*.c $(1)/*/*.c))
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(call sources,$(1)))
+LIBRARY_OBJECTS := $(foreach folder,$(LIBRARY_FOLDERS),$(call objects,$(folder)))
+TOOL_OBJECTS := $(call objects,tools)
+
+.PHONY: all
+all: $(BUILD)/guestprof $(BUILD)/libguestprof.a $(BUILD)/libguestprof.so
+
+# One include directory per folder: links to itself and to what it may see.
+define folder_rules
+$(BUILD)/include/$(1)/.made: Makefile
+	$$(Q)rm -rf $$(@D) && mkdir -p $$(@D)
+	$$(Q)for seen in $(1) $(SEES_$(1)) include/guestprof; do \
+		ln -sfn "$(CURDIR)/$$$$seen" "$$(@D)/$$$${seen##*/}"; done
+	$$(Q)touch $$@
+
+$(BUILD)/obj/$(1)/%.o: $(1)/%.c $(BUILD)/include/$(1)/.made $(BUILD)/flags
+	$$(call say,CC,$$<)
+	$$(Q)mkdir -p $$(@D)
+	$$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(SANITIZE) -I$(BUILD)/include/$(1) -MMD -MP -c $$< -o $$@
+
+$(BUILD)/lib/lib$(1).a: $(call objects,$(1))
+	$$(call say,AR,$$@)
+	$$(Q)mkdir -p $$(@D)
+	$$(Q)rm -f $$@ && $(AR) rcs $$@ $$^
+endef
+$(foreach folder,$(FOLDERS) tests,$(eval $(call folder_rules,$(folder))))
+
+# Changes when the compiler or a flag does; everything is then rebuilt.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(CC) $(subst ','\'',$(BASE_CFLAGS)) $(CFLAGS) $(SANITIZE) $(LIBS)' >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+.PHONY: FORCE
+FORCE:
+
+$(BUILD)/libguestprof.a: $(LIBRARY_OBJECTS)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(BUILD)/libguestprof.so: $(LIBRARY_OBJECTS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -Wl,-soname,libguestprof.so.0 $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(BUILD)/guestprof: $(TOOL_OBJECTS) $(foreach folder,$(LIBRARY_FOLDERS),$(BUILD)/lib/lib$(folder).a)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $(TOOL_OBJECTS) \
+		$(foreach folder,vmm sampler fxt guest-introspection base,$(BUILD)/lib/lib$(folder).a) $(LIBS)
+
+# The object trees' own dependencies.
+-include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')
+
+include tests/tests.mk
+
+.PHONY: clean
+clean:
+	rm -rf build

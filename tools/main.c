@@ -1,0 +1,6 @@
+#include <guestprof/status.h>
+
+int main(void)
+{
+	return 0;
+}

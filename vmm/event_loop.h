@@ -1,0 +1,45 @@
+/* An epoll loop: descriptors and what to do when they become readable.
+ *
+ * The machine runs one for its devices (virtio queues, console input, deadlines). All
+ * callbacks run on the thread that calls event_loop_run(). Watches are added before it
+ * runs.
+ */
+#ifndef VMM_EVENT_LOOP_H
+#define VMM_EVENT_LOOP_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+
+#define EVENT_LOOP_WATCHES_MAX 64
+
+struct event_watch {
+	int fd;
+	void *context;
+	/* Required. The descriptor is readable (or hung up). Must not block for long. Returns
+	 * false to be watched no more (end of input). */
+	bool (*readable)(void *context, int fd);
+};
+
+struct event_loop {
+	int epoll_fd;
+	int stop_fd; /* eventfd */
+	unsigned count;
+	struct event_watch watches[EVENT_LOOP_WATCHES_MAX];
+};
+
+gp_status_t event_loop_init(struct event_loop *loop, struct error *error);
+void event_loop_deinit(struct event_loop *loop);
+
+/* The descriptor stays the caller's to close. Before event_loop_run() only. A regular file,
+ * which epoll refuses, is treated as always readable. */
+gp_status_t event_loop_add(struct event_loop *loop, const struct event_watch *watch,
+			   struct error *error);
+
+/* Runs until event_loop_stop(). */
+gp_status_t event_loop_run(struct event_loop *loop, struct error *error);
+
+/* Any thread, also in a signal handler. */
+void event_loop_stop(struct event_loop *loop);
+
+#endif

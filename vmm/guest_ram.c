@@ -1,0 +1,85 @@
+#include "vmm/guest_ram.h"
+
+#include "base/container.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static bool read_memory(const struct guest_memory *memory, gpa_t address, void *buffer, size_t size)
+{
+	return guest_ram_read(container_of(memory, const struct guest_ram, memory), address, buffer,
+			      size);
+}
+
+static gp_status_t add_region(struct guest_ram *ram, uint64_t gpa_start, uint64_t size,
+			      struct error *error)
+{
+	uint8_t *host = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (host == MAP_FAILED)
+		return error_set_errno(error, errno,
+				       "cannot reserve %llu MiB of guest memory; give less with -m",
+				       (unsigned long long)(size >> 20));
+	/* Fewer and larger nested page faults; a kernel without huge pages ignores it. */
+	madvise(host, size, MADV_HUGEPAGE);
+	ram->regions[ram->region_count++] = (struct guest_ram_region){gpa_start, size, host};
+	ram->size += size;
+	return GP_OK;
+}
+
+gp_status_t guest_ram_init(struct guest_ram *ram, uint64_t size, struct error *error)
+{
+	uint64_t low = size < GUEST_RAM_HOLE_START ? size : GUEST_RAM_HOLE_START;
+	gp_status_t status;
+
+	*ram = (struct guest_ram){.memory.read = read_memory};
+	status = add_region(ram, 0, low, error);
+	if (!status && size > low)
+		status = add_region(ram, GUEST_RAM_HOLE_END, size - low, error);
+	if (status)
+		guest_ram_deinit(ram);
+	return status;
+}
+
+void guest_ram_deinit(struct guest_ram *ram)
+{
+	for (unsigned i = 0; i < ram->region_count; i++)
+		munmap(ram->regions[i].host, ram->regions[i].size);
+	ram->region_count = 0;
+	ram->size = 0;
+}
+
+void *guest_ram_at(const struct guest_ram *ram, gpa_t address, uint64_t size)
+{
+	for (unsigned i = 0; i < ram->region_count; i++) {
+		const struct guest_ram_region *region = &ram->regions[i];
+		uint64_t offset = address.value - region->gpa;
+
+		/* Unsigned wrap-around makes an address below the region fail the first test. */
+		if (offset < region->size && size <= region->size - offset)
+			return region->host + offset;
+	}
+	return NULL;
+}
+
+bool guest_ram_read(const struct guest_ram *ram, gpa_t address, void *buffer, size_t size)
+{
+	const void *host = guest_ram_at(ram, address, size);
+
+	if (!host)
+		return false;
+	memcpy(buffer, host, size);
+	return true;
+}
+
+bool guest_ram_write(const struct guest_ram *ram, gpa_t address, const void *buffer, size_t size)
+{
+	void *host = guest_ram_at(ram, address, size);
+
+	if (!host)
+		return false;
+	memcpy(host, buffer, size);
+	return true;
+}
