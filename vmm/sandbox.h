@@ -1,0 +1,47 @@
+/* Takes away from this process and its threads what they will not need, once the machine
+ * is set up, so that a guest that breaks out of its VM finds little.
+ *
+ * Order: open everything; sandbox_enter_process() on the main thread before any other
+ * thread exists; create the threads; each calls sandbox_enter_thread() first thing;
+ * then main calls it for itself.
+ *
+ * A thread that makes a system call its table does not list is ended with the whole process: one
+ * line on standard error names the thread's kind and the call, exit code SANDBOX_VIOLATION_EXIT.
+ * Calls that libraries try and do well without fail with EPERM instead.
+ * The tables, with the reason for each line, are in sandbox.c.
+ */
+#ifndef VMM_SANDBOX_H
+#define VMM_SANDBOX_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+
+#define SANDBOX_VIOLATION_EXIT 86
+
+enum sandbox_thread {
+	SANDBOX_VCPU,       /* KVM_RUN, port and memory-mapped I/O, sampling */
+	SANDBOX_EVENT_LOOP, /* disks, console */
+	SANDBOX_READER,     /* drains the rings into the output file */
+	SANDBOX_MAIN,       /* waits, then ends the machine and finishes the file */
+};
+
+struct sandbox_fds {
+	int vcpu_fd; /* SANDBOX_VCPU: the only descriptor its ioctls may go to; -1: any */
+};
+
+/* Whether this build can be confined at all: false under sanitizers, whose run-time
+ * calls what no table lists. Callers say so loudly and go on unconfined. */
+bool sandbox_is_supported(void);
+
+/* no_new_privs, no capabilities (bounding and ambient sets included where allowed), no core dumps
+ * or ptrace by others (PR_SET_DUMPABLE 0), no new files over limits. Irreversible. Descriptors stay
+ * open. */
+gp_status_t sandbox_enter_process(struct error *error);
+
+/* Confines the calling thread, irreversibly. `fds` may be NULL: no restriction by descriptor.
+ * GP_ERR_NOT_SUPPORTED when the kernel has no seccomp filters. */
+gp_status_t sandbox_enter_thread(enum sandbox_thread kind, const struct sandbox_fds *fds,
+				 struct error *error);
+
+#endif
