@@ -63,6 +63,7 @@ struct guest_cpu {
 #define X86_CR4_PAE (UINT64_C(1) << 5)
 #define X86_CR4_LA57 (UINT64_C(1) << 12)
 #define X86_EFER_LONG_MODE_ACTIVE (UINT64_C(1) << 10)
+#define X86_EFER_NO_EXECUTE (UINT64_C(1) << 11)
 #define X86_RFLAGS_INTERRUPT (UINT64_C(1) << 9)
 #define X86_RFLAGS_VIRTUAL_8086 (UINT64_C(1) << 17)
 
