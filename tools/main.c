@@ -1,6 +1,46 @@
-#include <guestprof/status.h>
+/* The guestprof command: finds the subcommand and runs it. */
+#include "command.h"
 
-int main(void)
+#include "base/container.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct command commands[] = {
+	{"doctor", "what this machine can do, and what to do about the rest", command_doctor},
+	{"lab", "run any command on real KVM on a machine that has none", command_lab},
+};
+
+static void print_help(FILE *to)
 {
-	return 0;
+	fputs("usage: guestprof COMMAND [OPTIONS]\n"
+	      "Profiles whole guest operating systems from outside.\n\n",
+	      to);
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].summary);
+	fputs("\nguestprof COMMAND --help describes one; guestprof --version tells the version.\n",
+	      to);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		print_help(stderr);
+		return EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		print_help(stdout);
+		return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+	}
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+		printf("guestprof %s\n", GUESTPROF_VERSION);
+		return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].run(argc - 1, argv + 1);
+	}
+	fprintf(stderr, "guestprof: no command '%s'; guestprof --help lists them\n", argv[1]);
+	return EXIT_USAGE;
 }

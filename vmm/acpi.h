@@ -46,8 +46,8 @@ struct acpi_config {
 
 /* Writes all tables, for a guest that sees the buffer at `base_gpa` (16-byte aligned, below
  * 4 GiB). The RSDP is at its very beginning. `*size_out` is the bytes used.
- * GP_ERR_NO_RESOURCES when `capacity` is too small; GP_ERR_INVALID_ARGS for a configuration
- * out of the ranges above. */
+ * GP_ERR_NO_RESOURCES when `capacity` is too small (the buffer then holds no tables);
+ * GP_ERR_INVALID_ARGS for a configuration out of the ranges above. */
 gp_status_t acpi_build(const struct acpi_config *config, uint64_t base_gpa, uint8_t *buffer,
 		       size_t capacity, size_t *size_out, struct error *error);
 

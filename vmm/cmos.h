@@ -21,7 +21,8 @@ struct cmos {
 	pthread_mutex_t lock;
 	time_t (*now)(void);
 	uint8_t index;
-	struct tm shown; /* the instant the time registers show */
+	time_t shown_at; /* the instant the time registers show */
+	struct tm shown; /* the same, in UTC */
 	uint8_t ram[128];
 };
 

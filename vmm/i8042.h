@@ -25,7 +25,6 @@ struct i8042 {
 	uint8_t command;       /* whose parameter is awaited at the data port; 0: none */
 	uint8_t output;        /* the byte the guest reads at the data port next */
 	bool output_full;
-	bool output_is_auxiliary;
 };
 
 void i8042_init(struct i8042 *controller, const struct machine_end_request *end);

@@ -55,7 +55,6 @@ struct serial {
 	bool fifo_enabled;
 	bool overrun;
 	bool transmitter_empty_pending;
-	bool receive_timeout; /* fewer bytes than the trigger level wait */
 	bool input_is_waiting;
 	bool interrupt_asserted;
 	unsigned received_first;

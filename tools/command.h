@@ -1,0 +1,19 @@
+/* The subcommands of guestprof: one file each, listed in main.c. */
+#ifndef TOOLS_COMMAND_H
+#define TOOLS_COMMAND_H
+
+struct command {
+	const char *name;
+	const char *summary; /* one line for `guestprof --help` */
+	/* argv[0] is the subcommand's name. Returns the exit code of the process. Called once,
+	 * on the main thread; may print and may exit. */
+	int (*run)(int argc, char **argv);
+};
+
+/* What every subcommand returns for a command line it does not understand. */
+#define EXIT_USAGE 2
+
+int command_doctor(int argc, char **argv);
+int command_lab(int argc, char **argv);
+
+#endif
