@@ -1,0 +1,108 @@
+#!/bin/sh
+# Installs the Debian packages that guestprof needs, when they are missing.
+#
+#   setup/packages.sh [build] [test] [lab]...   default: build
+#   setup/packages.sh --list [GROUP]...         prints them, one "GROUP PACKAGE..." a line
+#
+# Says what is missing before it installs it. Without root it prints the line to run and
+# exits 1. Silent when nothing is missing. A package in brackets is optional: it is installed
+# when that works, and its absence is not an error.
+#
+# The README's list is the output of --list.
+set -u
+
+packages() {
+	case $1 in
+	build) echo "gcc make pkg-config libc6-dev libelf-dev libarchive-dev libseccomp-dev" ;;
+	test) echo "libcriterion-dev acpica-tools e2fsprogs coreutils [clang] [mandoc] [python3]" ;;
+	lab) echo "qemu-system-x86 busybox-static cpio gzip dpkg apt" ;;
+	*) return 1 ;;
+	esac
+}
+
+list=
+if [ "${1-}" = --list ]; then
+	list=1
+	shift
+	[ $# -gt 0 ] || set -- build test lab
+fi
+[ $# -gt 0 ] || set -- build
+
+wanted=
+for group; do
+	if ! members=$(packages "$group"); then
+		echo "setup/packages.sh: no group '$group'; there are build, test and lab" >&2
+		exit 2
+	fi
+	[ -z "$list" ] || echo "$group $members"
+	wanted="$wanted $members"
+done
+[ -z "$list" ] || exit 0
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+	echo "setup/packages.sh: not a Debian system; you need what these packages hold:$wanted" >&2
+	exit 1
+fi
+
+# One dpkg-query for all; one line for each that is installed.
+names=$(echo "$wanted" | tr -d '[]')
+# shellcheck disable=SC2086 # a list of words
+installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' $names 2>/dev/null |
+	sed -n 's/ installed$//p')
+needed=
+optional=
+for package in $wanted; do
+	name=$(echo "$package" | tr -d '[]')
+	case "
+$installed
+" in
+	*"
+$name
+"*) continue ;;
+	esac
+	case $package in
+	\[*) optional="$optional $name" ;;
+	*) needed="$needed $name" ;;
+	esac
+done
+
+# pkg-config is a name that pkgconf may stand in for.
+case $needed in
+*" pkg-config"*) ! command -v pkg-config >/dev/null || needed=$(echo "$needed" | sed 's/ pkg-config//') ;;
+esac
+[ -n "$needed$optional" ] || exit 0
+
+if [ "$(id -u)" != 0 ]; then
+	[ -n "$needed" ] || exit 0
+	echo "These packages are missing; run this as root:" >&2
+	echo "  apt-get install -y --no-install-recommends$needed$optional" >&2
+	exit 1
+fi
+
+install() {
+	DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@" \
+		>"$log" 2>&1 </dev/null
+}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+if [ -n "$needed" ]; then
+	echo "Installing Debian packages:$needed" >&2
+	# The lists may be absent on a fresh machine, or too old for what the mirror has.
+	# shellcheck disable=SC2086
+	if ! install $needed; then
+		echo "Running apt-get update first" >&2
+		apt-get -qq update >>"$log" 2>&1
+		# shellcheck disable=SC2086
+		if ! install $needed; then
+			tail -n 5 "$log" >&2
+			echo "setup/packages.sh: apt-get install failed:$needed" >&2
+			exit 1
+		fi
+	fi
+fi
+for package in $optional; do
+	echo "Installing the optional Debian package $package" >&2
+	install "$package" || echo "setup/packages.sh: goes on without $package" >&2
+done
+exit 0
