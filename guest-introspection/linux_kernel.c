@@ -131,7 +131,9 @@ static bool read_banner(const struct guest_memory *memory, const struct address_
 	return true;
 }
 
-/* Searches [begin, end) for linux_banner (init/version.c), page by page: the image has holes. */
+/* Searches [begin, end) for linux_banner, page by page: the image has holes. Newer kernels hold a
+ * weak one without a build number ("# SMP", init/version.c) besides the one that counts
+ * (init/version-timestamp.c); it is taken when there is no other. */
 static bool find_banner(const struct guest_memory *memory, const struct address_space *space,
 			uint64_t begin, uint64_t end, struct linux_kernel *out)
 {
@@ -163,14 +165,15 @@ static bool find_banner(const struct guest_memory *memory, const struct address_
 				break;
 			address = page + (uint64_t)(found - start);
 			if (found + length < start + SMALL_PAGE && found[length] >= '1' &&
-			    found[length] <= '9' && read_banner(memory, space, address, out))
+			    found[length] <= '9' && read_banner(memory, space, address, out) &&
+			    !strstr(out->banner, "# "))
 				return true;
 			from = found + 1;
 		}
 		memcpy(bytes, start + SMALL_PAGE - kept, kept);
 		kept_valid = true;
 	}
-	return false;
+	return out->banner[0] != 0;
 }
 
 /* swapper_pg_dir: the page of the image whose entry for the kernel's own addresses is the one in

@@ -20,7 +20,9 @@
 
 /* Why a stack ended. Written into sample records: the numbers are stable. */
 enum stack_end {
-	STACK_END_ROOT = 1,       /* frame pointer or return address 0: all frames are there */
+	/* Frame pointer or return address 0. In code built without frame pointers the former is
+	 * a register like any other: only who built the guest knows. */
+	STACK_END_ROOT = 1,
 	STACK_END_DEPTH_LIMIT,    /* there are more frames than `capacity` */
 	STACK_END_NOT_PRESENT,    /* stack or code page not present */
 	STACK_END_BAD_POINTER,    /* unaligned, non-canonical, not rising, wrong rights */

@@ -162,6 +162,7 @@ Test(kernel_image, the_kernel_is_found_from_each_vcpu_alone)
 			cr_assert_geq(kernel.text_end, text_end->start, "%s", names[i]);
 			cr_assert_lt(kernel.text_end - text_end->start, 2 << 20, "%s", names[i]);
 			cr_assert_eq(strncmp(kernel.banner, "Linux version 6.", 16), 0);
+			cr_assert(strstr(kernel.banner, " #1 SMP "), "%s", kernel.banner);
 			cr_assert_eq(guest_translate(&kernel.space, &image.memory.memory,
 						     gva(swapper->start), &translation),
 				     TRANSLATE_OK);
@@ -187,12 +188,19 @@ Test(kernel_image, no_frame_is_invented)
 			struct unwind_stack stack =
 				guest_unwind(&image.memory.memory, &image.cpus[cpu], pcs, 64);
 
-			/* Debian's kernels have no frame pointers: what is there is a leaf. */
 			cr_assert_geq(stack.count, 1);
 			cr_assert_eq(pcs[0], image.cpus[cpu].rip);
-			if (image.cpus[cpu].cpl == 0)
-				cr_assert_eq(stack.count, 1, "%s vCPU %u: %u frames", names[i], cpu,
+			/* Debian's kernels have no frame pointers: there is a leaf, and its caller
+			 * where the vCPU stands at a return. */
+			if (image.cpus[cpu].cpl == 0 && stack.count > 1) {
+				uint8_t code = 0;
+
+				guest_read_virtual(&kernel.space, NULL, &image.memory.memory,
+						   gva(pcs[0]), &code, 1);
+				cr_assert_eq(code, 0xc3, "%s vCPU %u", names[i], cpu);
+				cr_assert_eq(stack.count, 2, "%s vCPU %u: %u frames", names[i], cpu,
 					     stack.count);
+			}
 		}
 		image_close(&image);
 	}
