@@ -48,7 +48,8 @@ static void touch_record(const struct fxt_record *record)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static uint64_t once[FXT_RECORD_WORDS_MAX], twice[FXT_RECORD_WORDS_MAX + 1];
+	static uint64_t once[FXT_RECORD_WORDS_MAX], file_of_one[FXT_RECORD_WORDS_MAX + 1];
+	static uint64_t twice[FXT_RECORD_WORDS_MAX];
 	uint64_t *file = malloc(size + 8);
 	struct fxt_reader reader, second;
 	struct fxt_record record, again;
@@ -69,9 +70,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		/* Canonical after one writing. Only self-contained kinds: indices need a table. */
 		if (words == 0 || words > record.words)
 			abort();
-		twice[0] = FXT_MAGIC;
-		memcpy(twice + 1, once, words * 8);
-		if (fxt_reader_init(&second, twice, (words + 1) * 8, NULL) != GP_OK)
+		file_of_one[0] = FXT_MAGIC;
+		memcpy(file_of_one + 1, once, words * 8);
+		if (fxt_reader_init(&second, file_of_one, (words + 1) * 8, NULL) != GP_OK)
 			abort();
 		if (!fxt_reader_next(&second, &again) || !fxt_reader_next(&second, &again))
 			abort();
