@@ -15,5 +15,7 @@ struct command {
 
 int command_doctor(int argc, char **argv);
 int command_lab(int argc, char **argv);
+int command_record(int argc, char **argv);
+int command_report(int argc, char **argv);
 
 #endif

@@ -1,0 +1,341 @@
+/* A stopped vCPU: its pending ticks become records. Nothing here allocates, takes a lock or
+ * makes a system call (vcpu_state() may, for a vCPU that is not running anyway). */
+#include "sampler/session.h"
+
+#include "fxt/record.h"
+#include "guest-introspection/translate.h"
+#include "guest-introspection/unwind.h"
+
+#include <signal.h>
+
+/* Partial records written for one stop; a vCPU that was off the host's CPU for long must not
+ * stay stopped for long as well. What is beyond is counted as dropped. */
+#define PARTIALS_PER_STOP 4096
+
+#define OPCODE_HLT 0xf4
+#define RESET_VECTOR 0xfff0
+#define CONTINUATION_VCPU_SHIFT 48
+
+_Static_assert(FXT_SAMPLE_DEPTH_MAX == GP_SAMPLER_DEPTH_MAX, "one depth limit");
+
+/* What one stop found, shared by all sessions that are due. */
+struct stop {
+	const struct guest_cpu *cpu;
+	const struct guest_memory *memory;
+	enum sampler_vcpu_state state;
+	struct unwind_stack stack;
+	uint64_t mode;
+	uint64_t addressing;
+	uint64_t pcs[GP_SAMPLER_DEPTH_MAX];
+};
+
+static enum fxt_stack_end stack_end_value(enum stack_end end)
+{
+	switch (end) {
+	case STACK_END_ROOT:
+		return FXT_STACK_END_ROOT;
+	case STACK_END_DEPTH_LIMIT:
+		return FXT_STACK_END_DEPTH;
+	case STACK_END_NOT_PRESENT:
+		return FXT_STACK_END_NOT_PRESENT;
+	case STACK_END_BAD_POINTER:
+		return FXT_STACK_END_BAD_POINTER;
+	case STACK_END_OUTSIDE_MEMORY:
+		return FXT_STACK_END_OUTSIDE;
+	case STACK_END_NO_RULE:
+		return FXT_STACK_END_NO_RULE;
+	}
+	return FXT_STACK_END_UNKNOWN;
+}
+
+static enum fxt_addressing addressing_value(const struct guest_cpu *cpu)
+{
+	bool compatibility = guest_code_size(cpu) != 64;
+
+	switch (address_space_of(cpu).mode) {
+	case ADDRESSING_REAL:
+		return FXT_ADDRESSING_REAL;
+	case ADDRESSING_PROTECTED:
+		return FXT_ADDRESSING_PROTECTED_UNPAGED;
+	case ADDRESSING_32_BIT:
+		return FXT_ADDRESSING_PAGED_32;
+	case ADDRESSING_PAE:
+		return FXT_ADDRESSING_PAE;
+	case ADDRESSING_4_LEVEL:
+		return compatibility ? FXT_ADDRESSING_COMPATIBILITY_4 : FXT_ADDRESSING_LONG_4;
+	case ADDRESSING_5_LEVEL:
+		return compatibility ? FXT_ADDRESSING_COMPATIBILITY_5 : FXT_ADDRESSING_LONG_5;
+	}
+	return FXT_ADDRESSING_UNKNOWN;
+}
+
+/* Whether the registers leave open that the vCPU executes nothing at all. */
+static bool may_be_idle(const struct guest_cpu *cpu, const struct guest_memory *memory)
+{
+	struct address_space space = address_space_of(cpu);
+	uint8_t opcode;
+
+	if (cpu->cpl)
+		return false;
+	if (!(cpu->cr0 & X86_CR0_PROTECTED) && cpu->rip == RESET_VECTOR)
+		return true;
+	return guest_read_virtual(&space, NULL, memory, gva(cpu->cs.base + cpu->rip - 1), &opcode,
+				  1) == TRANSLATE_OK &&
+	       opcode == OPCODE_HLT;
+}
+
+static void look(struct sampler_target *target, unsigned vcpu, unsigned depth, struct stop *stop)
+{
+	const struct guest_cpu *cpu = stop->cpu;
+
+	stop->state = SAMPLER_VCPU_RUNNING;
+	stop->addressing = addressing_value(cpu);
+	if (target->ops->vcpu_state && may_be_idle(cpu, stop->memory))
+		stop->state = target->ops->vcpu_state(target, vcpu);
+	if (stop->state == SAMPLER_VCPU_RUNNING) {
+		stop->mode = cpu->cpl == 3 ? FXT_MODE_GUEST_USER : FXT_MODE_GUEST_KERNEL;
+		stop->stack = guest_unwind(stop->memory, cpu, stop->pcs, depth);
+		return;
+	}
+	stop->mode = stop->state == SAMPLER_VCPU_HALTED ? FXT_MODE_HALTED : FXT_MODE_NOT_STARTED;
+	stop->pcs[0] = cpu->cs.base + cpu->rip;
+	stop->stack = (struct unwind_stack){.count = 1};
+}
+
+static void count(_Atomic uint64_t *counter, uint64_t more)
+{
+	atomic_store_explicit(counter,
+			      atomic_load_explicit(counter, memory_order_relaxed) + more,
+			      memory_order_relaxed);
+}
+
+static void write_record(struct sampler_vcpu *vcpu, const struct fxt_sample *sample,
+			 _Atomic uint64_t *counter)
+{
+	uint64_t words[FXT_SAMPLE_WORDS(GP_SAMPLER_DEPTH_MAX)];
+	size_t used = fxt_sample_encode(sample, words, sizeof(words) / sizeof(words[0]));
+
+	count(fxt_ring_write(&vcpu->ring, words, used, sample->timestamp) ? counter : &vcpu->dropped,
+	      1);
+}
+
+/* The ids of one vCPU: its number + 1 in the high bits, so that no two vCPUs share any. */
+static uint64_t take_continuation(struct sampler_vcpu *vcpu)
+{
+	return (uint64_t)(vcpu->index + 1) << CONTINUATION_VCPU_SHIFT | vcpu->next_continuation++;
+}
+
+/* Writes all pending ticks but the very last as partial records, with `continuation` (taken when
+ * the first one is needed). Returns the last run's time and whether it was in the guest. */
+static struct pending_run write_partials(struct sampler_vcpu *vcpu, uint64_t *continuation)
+{
+	uint64_t period = vcpu->session->period_ns;
+	unsigned head = vcpu->head, budget = PARTIALS_PER_STOP;
+	struct pending_run last = {0};
+
+	atomic_signal_fence(memory_order_acquire);
+	if (vcpu->unread_drops) {
+		count(&vcpu->dropped, vcpu->unread_drops);
+		vcpu->unread_drops = 0;
+	}
+	while (vcpu->tail != head) {
+		struct pending_run run = vcpu->runs[vcpu->tail];
+		bool is_last = (vcpu->tail + 1) % PENDING_RUNS == head;
+		uint64_t partials = run.count - (is_last ? 1 : 0);
+
+		vcpu->tail = (vcpu->tail + 1) % PENDING_RUNS;
+		for (uint64_t i = 0; i < partials; i++) {
+			struct fxt_sample sample = {
+				.flags = FXT_SAMPLE_CONTINUATION | FXT_SAMPLE_TIMESTAMP |
+					 FXT_SAMPLE_VCPU | FXT_SAMPLE_MODE | FXT_SAMPLE_STACK_END,
+				.timestamp = run.last - (run.count - 1 - i) * period,
+				.vcpu = vcpu->index,
+				.mode = run.in_guest ? FXT_MODE_UNKNOWN : FXT_MODE_IN_VMM,
+				.stack_end = FXT_STACK_END_NOT_WALKED,
+			};
+
+			if (!budget) {
+				count(&vcpu->dropped, partials - i);
+				break;
+			}
+			budget--;
+			if (!*continuation)
+				*continuation = take_continuation(vcpu);
+			sample.continuation = *continuation;
+			write_record(vcpu, &sample, &vcpu->partial);
+		}
+		last = run;
+	}
+	return last;
+}
+
+static void publish_registers(struct sampler_vcpu *vcpu, const struct guest_cpu *cpu)
+{
+	if (atomic_load_explicit(&vcpu->snapshot_state, memory_order_acquire) != SNAPSHOT_WANTED)
+		return;
+	vcpu->snapshot = *cpu;
+	atomic_store_explicit(&vcpu->snapshot_state, SNAPSHOT_TAKEN, memory_order_release);
+}
+
+static void capture_session(struct sampler_vcpu *vcpu, const struct stop *stop)
+{
+	unsigned max_depth = vcpu->session->max_depth;
+	uint64_t continuation = 0;
+	struct pending_run last;
+	struct fxt_sample sample;
+
+	vcpu->producing = true;
+	atomic_signal_fence(memory_order_seq_cst);
+	last = write_partials(vcpu, &continuation);
+	if (last.count) {
+		sample = (struct fxt_sample){
+			.flags = FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_STACK | FXT_SAMPLE_VCPU |
+				 FXT_SAMPLE_MODE | FXT_SAMPLE_STACK_END | FXT_SAMPLE_ADDRESS_SPACE |
+				 FXT_SAMPLE_ADDRESSING | (continuation ? FXT_SAMPLE_COMPLETION : 0),
+			.completion = continuation,
+			.timestamp = last.last,
+			.stack = stop->pcs,
+			.depth = stop->stack.count,
+			.vcpu = vcpu->index,
+			/* A vCPU whose VMM was at work is between two guest instructions: its
+			 * stack is exact and says what made the VMM work. */
+			.mode = last.in_guest || stop->state != SAMPLER_VCPU_RUNNING ? stop->mode
+										     : FXT_MODE_IN_VMM,
+			.stack_end = stop->state == SAMPLER_VCPU_RUNNING
+					     ? stack_end_value(stop->stack.end)
+					     : FXT_STACK_END_NOT_WALKED,
+			.address_space = stop->cpu->cr3,
+			.addressing = stop->addressing,
+		};
+		if (sample.depth > max_depth) {
+			sample.depth = max_depth;
+			sample.stack_end = FXT_STACK_END_DEPTH;
+		}
+		write_record(vcpu, &sample, &vcpu->full);
+		publish_registers(vcpu, stop->cpu);
+	}
+	atomic_signal_fence(memory_order_seq_cst);
+	vcpu->producing = false;
+	/* A stop that came meanwhile left its work to us. */
+	if (atomic_load_explicit(&vcpu->stopping, memory_order_acquire))
+		capture_finish(vcpu);
+}
+
+void capture_finish(struct sampler_vcpu *vcpu)
+{
+	uint64_t continuation = 0;
+	struct pending_run last;
+
+	vcpu->producing = true;
+	atomic_signal_fence(memory_order_seq_cst);
+	last = write_partials(vcpu, &continuation);
+	if (last.count) {
+		/* The session ends before this tick's stop: the record closes what is open and
+		 * says that nobody looked. */
+		struct fxt_sample sample = {
+			.flags = FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_VCPU | FXT_SAMPLE_MODE |
+				 FXT_SAMPLE_STACK_END | (continuation ? FXT_SAMPLE_COMPLETION : 0),
+			.completion = continuation,
+			.timestamp = last.last,
+			.vcpu = vcpu->index,
+			.mode = last.in_guest ? FXT_MODE_UNKNOWN : FXT_MODE_IN_VMM,
+			.stack_end = FXT_STACK_END_NOT_WALKED,
+		};
+
+		write_record(vcpu, &sample, &vcpu->full);
+	}
+	/* What does not fit is written when the reader has made room. */
+	fxt_ring_flush_drops(&vcpu->ring);
+	atomic_signal_fence(memory_order_seq_cst);
+	vcpu->producing = false;
+	atomic_store_explicit(&vcpu->quiet, true, memory_order_release);
+}
+
+/* Keeps sessions from being freed while a tick thread uses them. */
+static void enter(struct sampler_target *target)
+{
+	atomic_fetch_add(&target->capturing, 1);
+}
+
+static void leave(struct sampler_target *target)
+{
+	atomic_fetch_sub(&target->capturing, 1);
+}
+
+/* The sessions that wait for a stack of this vCPU. */
+static unsigned due_sessions(struct sampler_target *target, unsigned vcpu,
+			     struct sampler_vcpu *due[SAMPLER_SESSIONS_MAX])
+{
+	unsigned found = 0;
+
+	for (unsigned i = 0; i < SAMPLER_SESSIONS_MAX; i++) {
+		struct gp_sampler *session = atomic_load(&target->sessions[i]);
+
+		if (session && vcpu < session->vcpu_count &&
+		    tick_is_pending(&session->vcpus[vcpu]))
+			due[found++] = &session->vcpus[vcpu];
+	}
+	return found;
+}
+
+bool sampler_is_due(struct sampler_target *target, unsigned vcpu)
+{
+	struct sampler_vcpu *due[SAMPLER_SESSIONS_MAX];
+	bool any;
+
+	enter(target);
+	any = due_sessions(target, vcpu, due) != 0;
+	leave(target);
+	return any;
+}
+
+void sampler_capture(struct sampler_target *target, unsigned vcpu, const struct guest_cpu *cpu)
+{
+	struct sampler_vcpu *due[SAMPLER_SESSIONS_MAX];
+	unsigned count_due, depth = 0;
+	struct stop stop;
+
+	stop.cpu = cpu;
+	stop.memory = target->ops->memory(target);
+	enter(target);
+	count_due = due_sessions(target, vcpu, due);
+	for (unsigned i = 0; i < count_due; i++)
+		if (due[i]->session->max_depth > depth)
+			depth = due[i]->session->max_depth;
+	if (count_due)
+		look(target, vcpu, depth, &stop);
+	for (unsigned i = 0; i < count_due; i++)
+		capture_session(due[i], &stop);
+	leave(target);
+}
+
+void sampler_vcpu_ended(struct sampler_target *target, unsigned vcpu)
+{
+	sigset_t all;
+
+	/* From here on no tick is noted on this thread. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	enter(target);
+	for (unsigned i = 0; i < SAMPLER_SESSIONS_MAX; i++) {
+		struct gp_sampler *session = atomic_load(&target->sessions[i]);
+
+		if (!session || vcpu >= session->vcpu_count)
+			continue;
+		capture_finish(&session->vcpus[vcpu]);
+		atomic_store_explicit(&session->vcpus[vcpu].ended, true, memory_order_release);
+	}
+	leave(target);
+}
+
+bool session_registers(struct gp_sampler *session, unsigned vcpu, struct guest_cpu *cpu)
+{
+	struct sampler_vcpu *from = &session->vcpus[vcpu];
+	int state = atomic_load_explicit(&from->snapshot_state, memory_order_acquire);
+
+	if (state == SNAPSHOT_TAKEN)
+		*cpu = from->snapshot;
+	if (state != SNAPSHOT_WANTED)
+		atomic_store_explicit(&from->snapshot_state, SNAPSHOT_WANTED, memory_order_release);
+	return state == SNAPSHOT_TAKEN;
+}

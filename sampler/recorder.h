@@ -1,0 +1,74 @@
+/* Records a session into a file that explains itself: reads the session's rings while the guest
+ * runs, and adds what is needed to understand the samples later on another machine: session
+ * metadata and the names of the addresses sampled.
+ *
+ * Everything is written as soon as it is known, in whole records, so that the file is readable up
+ * to the cut whatever ends this process. The guest kernel's symbols are read once it has run for a
+ * while, and again at the end for what is still unnamed; only names of sampled addresses go into
+ * the file.
+ */
+#ifndef SAMPLER_RECORDER_H
+#define SAMPLER_RECORDER_H
+
+#include "base/error.h"
+#include "guest-introspection/symbol_table.h"
+#include "sampler/target.h"
+
+#include <guestprof/sampler.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RECORDER_TABLES_MAX 8
+
+struct recorder_config {
+	struct sampler_target *target;
+	gp_sampler_t *session; /* created; started and stopped by the caller */
+	int fd;		       /* the file, empty; stays the caller's */
+
+	/* What the file says about the session. Texts may be NULL. */
+	uint64_t period_ns;
+	uint32_t depth;
+	uint64_t memory_bytes;
+	const char *kernel;
+	const char *command_line;
+
+	/* Symbols given by the user: they name any address they contain. Borrowed. */
+	const struct symbol_table *tables[RECORDER_TABLES_MAX];
+	unsigned table_count;
+
+	/* Guest-physical range the kernel file was loaded to: code that runs there before the
+	 * kernel's own mapping is its startup code. Both 0: none. */
+	uint64_t startup_start;
+	uint64_t startup_end;
+
+	/* Optional: first thing on the reader thread, to confine it. */
+	gp_status_t (*on_thread_start)(void *context, struct error *error);
+	void *context;
+};
+
+struct recorder_summary {
+	gp_sampler_totals_t totals; /* of all vCPUs */
+	uint64_t addresses;	    /* different ones sampled */
+	uint64_t unnamed;	    /* of them: without a name */
+	uint64_t file_bytes;
+	bool kernel_found;
+	bool symbols_found;
+	char banner[256];      /* the guest kernel's, empty when not found */
+	bool panicked;	       /* the guest kernel says so itself */
+	struct error problem;  /* status GP_OK: none. The first failed write, or the like */
+	struct error no_names; /* why there are no kernel symbols; GP_OK: there are */
+};
+
+struct recorder;
+
+/* Writes the head of the file and starts the reader thread. */
+gp_status_t recorder_start(const struct recorder_config *config, struct recorder **out,
+			   struct error *error);
+
+/* After the session was stopped: ends the reader thread, writes the rest and `end_reason`. The
+ * guest's memory must still be there. Frees the recorder. A failed write is in
+ * `summary->problem`. */
+void recorder_finish(struct recorder *recorder, const char *end_reason,
+		     struct recorder_summary *summary);
+
+#endif

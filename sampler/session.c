@@ -1,0 +1,286 @@
+/* The sampler API: the life of a session. */
+#include "sampler/session.h"
+
+#include "fxt/writer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define NS_PER_SECOND UINT64_C(1000000000)
+/* A reader may stall this long without loss, with the default size of rings. */
+#define RING_SECONDS_NS (NS_PER_SECOND * 5 / 4)
+#define RING_DEPTH 64
+#define RING_BYTES_MIN UINT64_C(65536)
+#define RING_BYTES_MAX (UINT64_C(1) << 30)
+
+void sampler_target_init(struct sampler_target *target, const struct sampler_target_ops *ops)
+{
+	memset(target, 0, sizeof(*target));
+	target->ops = ops;
+	pthread_mutex_init(&target->sessions_lock, NULL);
+}
+
+void sampler_target_deinit(struct sampler_target *target)
+{
+	pthread_mutex_destroy(&target->sessions_lock);
+}
+
+static bool config_is_valid(const gp_sampler_config_t *config)
+{
+	if (!config || config->size < sizeof(*config))
+		return false;
+	if (config->period_ns < GP_SAMPLER_PERIOD_MIN_NS ||
+	    config->period_ns > GP_SAMPLER_PERIOD_MAX_NS)
+		return false;
+	if (config->max_depth < 1 || config->max_depth > GP_SAMPLER_DEPTH_MAX)
+		return false;
+	if (config->flags & ~GP_SAMPLER_SHARED)
+		return false;
+	if (config->ring_bytes &&
+	    (config->ring_bytes < FXT_RING_BYTES_MIN || config->ring_bytes > RING_BYTES_MAX ||
+	     (config->ring_bytes & (config->ring_bytes - 1))))
+		return false;
+	return true;
+}
+
+static uint64_t ring_bytes_for(const gp_sampler_config_t *config)
+{
+	uint64_t depth = config->max_depth < RING_DEPTH ? config->max_depth : RING_DEPTH;
+	uint64_t needed = RING_SECONDS_NS / config->period_ns * FXT_SAMPLE_WORDS(depth) * 8;
+	uint64_t bytes = RING_BYTES_MIN;
+
+	if (config->ring_bytes)
+		return config->ring_bytes;
+	while (bytes < needed && bytes < RING_BYTES_MAX)
+		bytes *= 2;
+	return bytes;
+}
+
+static void destroy(struct gp_sampler *session)
+{
+	for (unsigned i = 0; session->vcpus && i < session->vcpu_count; i++)
+		fxt_ring_deinit(&session->vcpus[i].ring);
+	if (session->vcpus) {
+		munlock(session->vcpus, session->vcpu_count * sizeof(*session->vcpus));
+		free(session->vcpus);
+	}
+	pthread_mutex_destroy(&session->state_lock);
+	pthread_mutex_destroy(&session->read_lock);
+	free(session);
+}
+
+static gp_status_t prepare(struct gp_sampler *session, const gp_sampler_config_t *config)
+{
+	uint64_t ring_bytes = ring_bytes_for(config);
+	size_t bytes = session->vcpu_count * sizeof(*session->vcpus);
+
+	session->vcpus = aligned_alloc(alignof(struct sampler_vcpu), bytes);
+	if (!session->vcpus)
+		return GP_ERR_NO_MEMORY;
+	memset(session->vcpus, 0, bytes); /* touched, too */
+	mlock(session->vcpus, bytes);	  /* as far as the limit allows; the rings tell */
+	for (unsigned i = 0; i < session->vcpu_count; i++) {
+		struct sampler_vcpu *vcpu = &session->vcpus[i];
+		gp_status_t status = fxt_ring_init(&vcpu->ring, ring_bytes, NULL);
+
+		if (status)
+			return status;
+		vcpu->ring.drop_process = FXT_VCPU_PROCESS;
+		vcpu->ring.drop_thread = fxt_vcpu_thread(i);
+		vcpu->session = session;
+		vcpu->index = i;
+		vcpu->next_continuation = 1;
+		if (!session->target->ops->tick_thread(session->target, i))
+			atomic_store(&vcpu->ended, true);
+	}
+	session->preamble_bytes =
+		8 * fxt_write_preamble(session->preamble,
+				       sizeof(session->preamble) / sizeof(session->preamble[0]));
+	return session->preamble_bytes ? GP_OK : GP_ERR_INTERNAL;
+}
+
+/* Puts the session on its target's list, if the others there and its own flags allow. */
+static gp_status_t enlist(struct sampler_target *target, struct gp_sampler *session)
+{
+	gp_status_t status = GP_ERR_NO_RESOURCES;
+	int place = -1;
+
+	pthread_mutex_lock(&target->sessions_lock);
+	for (int i = 0; i < SAMPLER_SESSIONS_MAX; i++) {
+		const struct gp_sampler *other = atomic_load(&target->sessions[i]);
+
+		if (!other) {
+			if (place < 0)
+				place = i;
+		} else if (!(other->flags & GP_SAMPLER_SHARED) ||
+			   !(session->flags & GP_SAMPLER_SHARED)) {
+			status = GP_ERR_ALREADY_EXISTS;
+			place = -1;
+			break;
+		}
+	}
+	if (place >= 0) {
+		atomic_store(&target->sessions[place], session);
+		status = GP_OK;
+	}
+	pthread_mutex_unlock(&target->sessions_lock);
+	return status;
+}
+
+gp_status_t gp_sampler_create(gp_target_t *target, uint32_t options,
+			      const gp_sampler_config_t *config, gp_sampler_t **out)
+{
+	struct gp_sampler *session;
+	gp_status_t status;
+
+	if (!target || !out || options || !config_is_valid(config))
+		return GP_ERR_INVALID_ARGS;
+	session = calloc(1, sizeof(*session));
+	if (!session)
+		return GP_ERR_NO_MEMORY;
+	session->target = target;
+	session->period_ns = config->period_ns;
+	session->max_depth = config->max_depth;
+	session->flags = config->flags;
+	session->vcpu_count = target->ops->vcpu_count(target);
+	pthread_mutex_init(&session->state_lock, NULL);
+	pthread_mutex_init(&session->read_lock, NULL);
+	status = prepare(session, config);
+	if (!status)
+		status = enlist(target, session);
+	if (status) {
+		destroy(session);
+		return status;
+	}
+	*out = session;
+	return GP_OK;
+}
+
+gp_status_t gp_sampler_start(gp_sampler_t *session, uint32_t options)
+{
+	gp_status_t status = GP_OK;
+
+	if (!session || options)
+		return GP_ERR_INVALID_ARGS;
+	pthread_mutex_lock(&session->state_lock);
+	if (session->running)
+		status = GP_ERR_BAD_STATE;
+	for (unsigned i = 0; !status && i < session->vcpu_count; i++)
+		status = tick_start(&session->vcpus[i]);
+	if (!status)
+		session->running = true;
+	else if (status != GP_ERR_BAD_STATE)
+		for (unsigned i = 0; i < session->vcpu_count; i++)
+			tick_stop(&session->vcpus[i]);
+	pthread_mutex_unlock(&session->state_lock);
+	return status;
+}
+
+gp_status_t gp_sampler_stop(gp_sampler_t *session, uint32_t options)
+{
+	gp_status_t status = GP_ERR_BAD_STATE;
+
+	if (!session || options)
+		return GP_ERR_INVALID_ARGS;
+	pthread_mutex_lock(&session->state_lock);
+	if (session->running) {
+		for (unsigned i = 0; i < session->vcpu_count; i++)
+			tick_stop(&session->vcpus[i]);
+		session->running = false;
+		status = GP_OK;
+	}
+	pthread_mutex_unlock(&session->state_lock);
+	return status;
+}
+
+/* After stop the ring has no producer: drops that found no room can be written now. */
+static void flush_drops(struct gp_sampler *session)
+{
+	pthread_mutex_lock(&session->state_lock);
+	if (!session->running)
+		for (unsigned i = 0; i < session->vcpu_count; i++)
+			fxt_ring_flush_drops(&session->vcpus[i].ring);
+	pthread_mutex_unlock(&session->state_lock);
+}
+
+static gp_status_t read_locked(struct gp_sampler *session, uint8_t *buffer, size_t size,
+			       size_t *actual)
+{
+	size_t preamble = session->preamble_read ? 0 : session->preamble_bytes;
+	size_t needed = preamble, done = 0;
+	size_t *available;
+
+	available = calloc(session->vcpu_count, sizeof(*available));
+	if (!available)
+		return GP_ERR_NO_MEMORY;
+	for (unsigned i = 0; i < session->vcpu_count; i++) {
+		available[i] = fxt_ring_size_available(&session->vcpus[i].ring);
+		needed += available[i];
+	}
+	*actual = needed;
+	if (!buffer || size < needed) {
+		free(available);
+		return buffer ? GP_ERR_INVALID_ARGS : GP_OK;
+	}
+	memcpy(buffer, session->preamble, preamble);
+	session->preamble_read = true;
+	done = preamble;
+	for (unsigned i = 0; i < session->vcpu_count; i++)
+		done += fxt_ring_read(&session->vcpus[i].ring, buffer + done, available[i]);
+	free(available);
+	*actual = done;
+	return GP_OK;
+}
+
+gp_status_t gp_sampler_read(gp_sampler_t *session, uint32_t options, void *buffer, size_t size,
+			    size_t *actual)
+{
+	gp_status_t status;
+
+	if (!session || options || !actual || (!buffer && size))
+		return GP_ERR_INVALID_ARGS;
+	pthread_mutex_lock(&session->read_lock);
+	flush_drops(session);
+	status = read_locked(session, buffer, size, actual);
+	pthread_mutex_unlock(&session->read_lock);
+	return status;
+}
+
+gp_status_t gp_sampler_totals(const gp_sampler_t *session, uint32_t vcpu, gp_sampler_totals_t *out)
+{
+	const struct sampler_vcpu *from;
+
+	if (!session || !out)
+		return GP_ERR_INVALID_ARGS;
+	if (vcpu >= session->vcpu_count)
+		return GP_ERR_OUT_OF_RANGE;
+	from = &session->vcpus[vcpu];
+	*out = (gp_sampler_totals_t){
+		.ticks = atomic_load(&from->ticks),
+		.full = atomic_load(&from->full),
+		.partial = atomic_load(&from->partial),
+		.dropped = atomic_load(&from->dropped),
+	};
+	return GP_OK;
+}
+
+void gp_sampler_close(gp_sampler_t *session)
+{
+	struct sampler_target *target;
+
+	if (!session)
+		return;
+	target = session->target;
+	gp_sampler_stop(session, 0);
+	pthread_mutex_lock(&target->sessions_lock);
+	for (unsigned i = 0; i < SAMPLER_SESSIONS_MAX; i++)
+		if (atomic_load(&target->sessions[i]) == session)
+			atomic_store(&target->sessions[i], NULL);
+	pthread_mutex_unlock(&target->sessions_lock);
+	/* Whoever found the session on the list before is out of it soon. */
+	while (atomic_load(&target->capturing))
+		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+	destroy(session);
+}

@@ -1,0 +1,85 @@
+/* What can be sampled: a set of vCPUs that somebody else runs.
+ *
+ * The sampler does not know whether they belong to our own VMM or to a foreign process. A
+ * target gives it a thread per vCPU to send ticks to, a way to ask for that vCPU to stop, and
+ * the guest's memory; the sampler gives the target sampler_capture().
+ *
+ *   tick signal, on the vCPU's tick thread
+ *     -> the sampler notes the tick and calls ops->kick()      returns at once
+ *   later, on that same thread, the vCPU stopped
+ *     -> the target calls sampler_capture()                    no lock, no allocation
+ *   and goes on running the vCPU, whatever happened.
+ */
+#ifndef SAMPLER_TARGET_H
+#define SAMPLER_TARGET_H
+
+#include "guest-introspection/guest_cpu.h"
+#include "guest-introspection/guest_memory.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Sessions on one target at a time. */
+#define SAMPLER_SESSIONS_MAX 8
+
+struct sampler_target;
+struct gp_sampler;
+
+/* What a stopped vCPU was doing. */
+enum sampler_vcpu_state {
+	SAMPLER_VCPU_RUNNING,	  /* executing guest instructions */
+	SAMPLER_VCPU_HALTED,	  /* HLT or the like: waits for an interrupt */
+	SAMPLER_VCPU_NOT_STARTED, /* waits for INIT and SIPI */
+};
+
+struct sampler_target_ops {
+	/* Required. How many vCPUs there are; does not change during a session. Any thread. */
+	unsigned (*vcpu_count)(const struct sampler_target *target);
+	/* Required. Kernel thread id of the thread that stops vCPU `vcpu` and calls
+	 * sampler_capture() for it; 0 when that thread has ended. Any thread. */
+	pid_t (*tick_thread)(const struct sampler_target *target, unsigned vcpu);
+	/* Required. Asks for the vCPU to stop soon. Called in a signal handler on the vCPU's tick
+	 * thread. Returns whether the vCPU is executing the guest (true) or its VMM is busy on its
+	 * behalf, emulating a device for example (false). */
+	bool (*kick)(struct sampler_target *target, unsigned vcpu);
+	/* Required. The guest's memory; valid as long as the target. Any thread. */
+	const struct guest_memory *(*memory)(const struct sampler_target *target);
+	/* Optional. What the stopped vCPU does. Called on its tick thread, within
+	 * sampler_capture(), and only when the registers leave it open (at a HLT, at the reset
+	 * vector), because it may cost a system call. Without it every vCPU counts as running. */
+	enum sampler_vcpu_state (*vcpu_state)(struct sampler_target *target, unsigned vcpu);
+};
+
+/* Embedded in what implements it. */
+struct sampler_target {
+	const struct sampler_target_ops *ops;
+	/* The rest is the sampler's. */
+	pthread_mutex_t sessions_lock; /* create, close */
+	_Atomic(struct gp_sampler *) sessions[SAMPLER_SESSIONS_MAX];
+	/* vCPUs whose tick thread is inside sampler_capture(): a session is freed only when
+	 * this is zero after it was taken off the list. */
+	_Atomic unsigned capturing;
+};
+
+void sampler_target_init(struct sampler_target *target, const struct sampler_target_ops *ops);
+
+/* All sessions must have been closed. */
+void sampler_target_deinit(struct sampler_target *target);
+
+/* True when a tick of this vCPU waits for its stack. Cheap; on the tick thread. A vCPU that
+ * stops for another reason need not call sampler_capture() when this is false. */
+bool sampler_is_due(struct sampler_target *target, unsigned vcpu);
+
+/* Takes the sample of a stopped vCPU, for every session that is due. On the vCPU's tick thread;
+ * never twice at a time for one vCPU. Allocates nothing, takes no lock, makes no system call
+ * (but see vcpu_state). */
+void sampler_capture(struct sampler_target *target, unsigned vcpu, const struct guest_cpu *cpu);
+
+/* The tick thread of this vCPU is about to end: what its sessions still owe is written. On
+ * that thread, last. */
+void sampler_vcpu_ended(struct sampler_target *target, unsigned vcpu);
+
+#endif

@@ -1,0 +1,89 @@
+/* A virtual machine: RAM, vCPUs, interrupt controller, devices; from a kernel file to its end.
+ *
+ * Life: machine_create() opens and checks everything the user named, then builds the VM.
+ * machine_start() starts the threads, which wait. The caller may now start sampling.
+ * machine_run() opens the gate and returns when the machine has ended. machine_destroy().
+ *
+ * Threads: one per vCPU, one for devices (event loop). The functions here are for one
+ * thread, except where they say otherwise.
+ */
+#ifndef VMM_MACHINE_H
+#define VMM_MACHINE_H
+
+#include "base/error.h"
+#include "sampler/target.h"
+#include "vmm/machine_end.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MACHINE_VCPUS_MAX 64
+#define MACHINE_DISKS_MAX 15
+#define MACHINE_MEMORY_MIN (UINT64_C(1) << 20)
+
+struct machine_disk {
+	const char *path;
+	bool read_only;
+};
+
+struct machine_config {
+	const char *kvm_path;	  /* NULL: /dev/kvm */
+	const char *kernel;	  /* bzImage or ELF with a PVH note */
+	const char *initrd;	  /* NULL: none */
+	const char *command_line; /* passed on unchanged */
+	unsigned vcpus;		  /* 1..MACHINE_VCPUS_MAX */
+	uint64_t memory;	  /* bytes, a multiple of 4 KiB */
+	unsigned disk_count;
+	struct machine_disk disks[MACHINE_DISKS_MAX];
+	bool sandbox;
+	int console_input_fd;  /* -1: none */
+	int console_output_fd; /* -1: none */
+	const char *until;     /* NULL: none */
+	size_t until_size;
+	/* Optional: a complete line of console output; see console.h. */
+	void (*console_line)(void *context, uint64_t boot_ns, const char *text, size_t size);
+	void *console_line_context;
+};
+
+struct machine;
+
+/* What machine_run() waits for besides the guest. Zero or -1 where there is none. */
+struct machine_limits {
+	uint64_t duration_ns; /* from the first instruction: MACHINE_DURATION; 0: none */
+	uint64_t timeout_ns;  /* from the first instruction: MACHINE_TIMED_OUT; 0: none */
+	int signal_fd;	      /* readable: MACHINE_SIGNALLED; -1: none */
+};
+
+/* Errors name the file or the setting and what to do. Nothing is left behind on failure. */
+gp_status_t machine_create(const struct machine_config *config, struct machine **out,
+			   struct error *error);
+
+/* NULL is ignored. Stops what still runs. */
+void machine_destroy(struct machine *machine);
+
+/* Starts the threads; the vCPUs wait before their first instruction. */
+gp_status_t machine_start(struct machine *machine, struct error *error);
+
+/* Lets the vCPUs go and waits for the end; all vCPU threads have ended afterwards, the
+ * guest's memory is still there. For MACHINE_ERROR `error` says what happened. */
+enum machine_end machine_run(struct machine *machine, const struct machine_limits *limits,
+			     struct error *error);
+
+/* Any thread, also a signal handler: the first request wins. */
+void machine_request_end(struct machine *machine, enum machine_end end);
+
+/* What a sampler session is opened on. Valid until machine_destroy(). */
+struct sampler_target *machine_target(struct machine *machine);
+
+/* The guest-physical range that the kernel file was loaded to, with the room it unpacks in;
+ * what runs there before paging is set up is the kernel's own startup code. */
+void machine_kernel_range(const struct machine *machine, uint64_t *start, uint64_t *end);
+
+/* Console output lost to a slow reader, bytes. */
+uint64_t machine_console_dropped(const struct machine *machine);
+
+/* "powered off", "reset", ...: for people. Static storage. */
+const char *machine_end_string(enum machine_end end);
+
+#endif
