@@ -20,7 +20,7 @@
  * number. A drop record has 2 words here, of which the second holds the count. Processor and
  * compiler reordering is not modelled: spin interleaves single steps. The order of the copies
  * and the index is what release and acquire in the code promise; ThreadSanitizer checks that
- * side (make SAN=thread, tests/unit/fxt_ring.c).
+ * side (tests/thread/fxt_ring.c).
  */
 #define SIZE 4	  /* words in the ring */
 #define RECORDS 6 /* given to the producer */
