@@ -30,7 +30,7 @@ EMPTY :=
 BUILD ?= build$(if $(VARIANT),/$(subst $(EMPTY) $(EMPTY),-,$(VARIANT)))
 
 PACKAGES := libelf libarchive libseccomp
-ifeq ($(filter clean help install-packages format,$(MAKECMDGOALS)),)
+ifeq ($(filter clean help install-packages format demo test,$(MAKECMDGOALS)),)
 PACKAGE_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
 PACKAGE_LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null)
 endif
@@ -47,6 +47,8 @@ ifeq ($(SAN),address)
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 else ifeq ($(SAN),thread)
 SANITIZE := -fsanitize=thread
+else ifeq ($(SAN),fuzz)
+SANITIZE := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 else ifneq ($(SAN),)
 $(error SAN=$(SAN) is not known; it can be address or thread)
 endif
@@ -117,6 +119,80 @@ $(BUILD)/guestprof: $(TOOL_OBJECTS) $(foreach folder,$(LIBRARY_FOLDERS),$(BUILD)
 -include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')
 
 include tests/tests.mk
+
+# Set-up on a fresh machine. Recursive, because what pkg-config says is read before this runs.
+.PHONY: install-packages
+install-packages:
+	@setup/packages.sh build test lab
+
+.PHONY: demo
+demo:
+	@setup/packages.sh build lab
+	@$(MAKE) --no-print-directory $(BUILD)/guestprof
+	@demo/run.sh $(BUILD)/guestprof
+
+# Installation: PREFIX is where it will be, DESTDIR is put in front for packagers.
+BINDIR := $(DESTDIR)$(PREFIX)/bin
+LIBDIR := $(DESTDIR)$(PREFIX)/lib
+INCLUDEDIR := $(DESTDIR)$(PREFIX)/include/guestprof
+MANDIR := $(DESTDIR)$(PREFIX)/share/man/man1
+HEADERS := $(wildcard include/guestprof/*.h)
+MAN_PAGES := $(wildcard docs/man/*.1)
+
+$(BUILD)/guestprof.pc: Makefile FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
+		'Name: guestprof' 'Description: profiler for whole guest operating systems' \
+		'Version: $(VERSION)' 'Libs: -L$${libdir} -lguestprof' \
+		'Libs.private: -pthread' 'Requires.private: $(PACKAGES)' \
+		'Cflags: -I$${includedir}' >$@
+
+.PHONY: install
+install: all $(BUILD)/guestprof.pc
+	install -d $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) $(MANDIR)
+	install -m 755 $(BUILD)/guestprof $(BINDIR)/guestprof
+	install -m 644 $(BUILD)/libguestprof.a $(LIBDIR)/libguestprof.a
+	install -m 755 $(BUILD)/libguestprof.so $(LIBDIR)/libguestprof.so.$(VERSION)
+	ln -sfn libguestprof.so.$(VERSION) $(LIBDIR)/libguestprof.so.0
+	ln -sfn libguestprof.so.0 $(LIBDIR)/libguestprof.so
+	install -m 644 $(BUILD)/guestprof.pc $(LIBDIR)/pkgconfig/guestprof.pc
+	install -m 644 $(HEADERS) $(INCLUDEDIR)
+	install -m 644 $(MAN_PAGES) $(MANDIR)
+
+.PHONY: uninstall
+uninstall:
+	rm -f $(BINDIR)/guestprof $(LIBDIR)/libguestprof.a $(LIBDIR)/libguestprof.so \
+		$(LIBDIR)/libguestprof.so.0 $(LIBDIR)/libguestprof.so.$(VERSION) \
+		$(LIBDIR)/pkgconfig/guestprof.pc $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES)))
+	rm -rf $(INCLUDEDIR)
+
+C_FILES := $(foreach folder,$(FOLDERS) tests demo,$(wildcard $(folder)/*.[ch] $(folder)/*/*.[ch])) \
+	$(HEADERS)
+SHELL_FILES := $(wildcard setup/*.sh demo/*.sh tests/*.sh tests/*/*.sh) tests/run .ci/run
+
+.PHONY: format
+format:
+	clang-format -i $(C_FILES)
+
+.PHONY: lint
+lint:
+	clang-format --dry-run -Werror $(C_FILES)
+	shellcheck -s sh $(filter-out .ci/run,$(SHELL_FILES))
+	mandoc -Tlint -Wwarning $(MAN_PAGES)
+	@! grep -n '#include "\.\./' $(C_FILES) || { echo 'lint: includes go from the top, by folder'; exit 1; }
+
+.PHONY: help
+help:
+	@printf '%s\n' \
+		'make            the command and the libraries, in $(BUILD)/' \
+		'make demo       boot a stock Debian kernel, sample it, show where the time went' \
+		'make test       every test this machine can run' \
+		'make test-unit  tests over buffers; test-kvm: tiny guests; test-lab: stock kernels' \
+		'make bench      measurements, as ratios within one run' \
+		'make fuzz       every fuzzer for FUZZ_SECONDS=60' \
+		'make format lint install uninstall clean' \
+		'' \
+		'V=1 shows commands; DEBUG=1; SAN=address or thread; CC=clang; PREFIX=/usr/local; DESTDIR='
 
 .PHONY: clean
 clean:

@@ -1,13 +1,94 @@
 # How tests, fuzzers and benchmarks are built and run. Included by the top Makefile.
+#
+# Three floors: unit tests over buffers run anywhere; tests of the kvm floor boot tiny guests on
+# any /dev/kvm; tests of the lab floor boot stock kernels. tests/run runs and adds up.
 
-UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(wildcard tests/unit/*.c))
+programs = $(patsubst tests/$(1)/%.c,$(BUILD)/tests/$(1)/%,$(wildcard tests/$(1)/*.c))
 
-$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/libguestprof.a
+UNIT_TESTS := $(call programs,unit)
+KVM_TESTS := $(call programs,kvm)
+BENCHES := $(call programs,bench)
+UNIT_SCRIPTS := $(wildcard tests/run-selftest.sh tests/unit/*.sh)
+KVM_SCRIPTS := $(wildcard tests/kvm/*.sh)
+LAB_SCRIPTS := $(wildcard tests/lab/*.sh)
+
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lcriterion $(LIBS)
+
+$(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lcriterion $(LIBS)
+
+# Programs of their own: Criterion does not start under ThreadSanitizer.
+$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/libguestprof.a
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
 .PRECIOUS: $(BUILD)/obj/tests/%.o
 
-.PHONY: test-unit
-test-unit: $(UNIT_TESTS)
-	$(Q)for test in $^; do $$test || exit 1; done
+.PHONY: unit-tests kvm-tests thread-tests benches
+unit-tests: $(UNIT_TESTS)
+kvm-tests: $(KVM_TESTS)
+thread-tests: $(call programs,thread)
+benches: $(BENCHES)
+
+# The same unit tests again with the sanitizers; the two variants have objects of their own.
+# tests/unit/threads.sh runs those under ThreadSanitizer, which Criterion does not start with.
+SANITIZED_TESTS := $(patsubst $(BUILD)/%,$(BUILD)/address/%,$(UNIT_TESTS))
+.PHONY: sanitized-tests
+sanitized-tests:
+	@$(MAKE) --no-print-directory SAN=address BUILD=$(BUILD)/address unit-tests
+	@$(MAKE) --no-print-directory SAN=thread BUILD=$(BUILD)/thread thread-tests
+
+# Stock kernels for the lab floor and the demo's initramfs.
+KERNELS := linux-image-amd64 linux-image-cloud-amd64 linux-image-6.12-amd64 \
+	linux-image-6.12-cloud-amd64
+.PHONY: kernels
+kernels: $(BUILD)/guestprof
+	@for kernel in $(KERNELS); do \
+		$(BUILD)/guestprof lab --fetch $$kernel $(BUILD)/kernels/$$kernel || exit 1; done
+
+RUN := tests/run --guestprof $(BUILD)/guestprof
+
+.PHONY: test test-unit test-kvm test-lab
+test:
+	@setup/packages.sh build test lab
+	@$(MAKE) --no-print-directory all unit-tests kvm-tests sanitized-tests kernels
+	@$(RUN) --unit $(UNIT_TESTS) $(UNIT_SCRIPTS) $(SANITIZED_TESTS) \
+		--kvm $(KVM_TESTS) $(KVM_SCRIPTS) --lab $(LAB_SCRIPTS)
+test-unit: unit-tests sanitized-tests
+	@$(RUN) --unit $(UNIT_TESTS) $(UNIT_SCRIPTS) $(SANITIZED_TESTS)
+test-kvm: all kvm-tests
+	@$(RUN) --kvm $(KVM_TESTS) $(KVM_SCRIPTS)
+test-lab: all kernels
+	@$(RUN) --lab $(LAB_SCRIPTS)
+
+# Measurements print ratios; they fail nothing.
+.PHONY: bench
+bench: all benches kernels
+	@for bench in $(BENCHES); do echo "== $${bench##*/}"; $$bench || exit 1; done
+	@for bench in $(wildcard tests/bench/*.sh); do echo "== $${bench##*/}"; \
+		GUESTPROF=$(BUILD)/guestprof sh $$bench || exit 1; done
+
+# Fuzzers: libFuzzer, each for FUZZ_SECONDS, on a copy of its seeds. A variant of its own.
+FUZZ_SECONDS ?= 60
+FUZZERS := $(call programs,fuzz)
+$(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/libguestprof.a
+	$(call say,FUZZER,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(SANITIZE) -fsanitize=fuzzer $(LDFLAGS) -o $@ $^ $(LIBS)
+
+.PHONY: fuzz fuzzers run-fuzzers
+fuzzers: $(FUZZERS)
+fuzz:
+	@$(MAKE) --no-print-directory CC=clang SAN=fuzz BUILD=build/fuzz run-fuzzers
+run-fuzzers: fuzzers
+	@for fuzzer in $(FUZZERS); do \
+		name=$${fuzzer##*/fuzz_}; found=$(BUILD)/corpus/$$name; seeds=tests/fuzz/corpus/$$name; \
+		mkdir -p $$found; [ -d $$seeds ] || seeds=; echo "== $$name"; \
+		$$fuzzer -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 \
+			-artifact_prefix=$(BUILD)/$$name- $$found $$seeds || exit 1; \
+	done

@@ -18,12 +18,12 @@
 gp_status_t cpuid_supported(int kvm_fd, struct cpuid_table *table, struct error *error)
 {
 	memset(table, 0, sizeof(*table));
-	table->header.nent = CPUID_ENTRIES_MAX;
-	if (ioctl(kvm_fd, KVM_GET_SUPPORTED_CPUID, &table->header))
+	table->count = CPUID_ENTRIES_MAX;
+	if (ioctl(kvm_fd, KVM_GET_SUPPORTED_CPUID, table))
 		return error_set_errno(error, errno, "KVM does not tell its CPUID leaves");
-	if (table->header.nent > CPUID_ENTRIES_MAX)
+	if (table->count > CPUID_ENTRIES_MAX)
 		return error_set(error, GP_ERR_INTERNAL, "KVM tells %u CPUID leaves, at most %d fit",
-				 table->header.nent, CPUID_ENTRIES_MAX);
+				 table->count, CPUID_ENTRIES_MAX);
 	return GP_OK;
 }
 
@@ -51,10 +51,10 @@ static void remove_leaf(struct cpuid_table *table, uint32_t function)
 {
 	uint32_t kept = 0;
 
-	for (uint32_t i = 0; i < table->header.nent; i++)
+	for (uint32_t i = 0; i < table->count; i++)
 		if (table->entries[i].function != function)
 			table->entries[kept++] = table->entries[i];
-	table->header.nent = kept;
+	table->count = kept;
 }
 
 /* Leaves 0xb and 0x1f: level 0 one thread per core, level 1 all cores, level 2 the end. */
@@ -74,9 +74,9 @@ static gp_status_t set_topology_leaf(struct cpuid_table *table, uint32_t functio
 	for (unsigned level = 0; level < 3; level++) {
 		struct kvm_cpuid_entry2 *entry;
 
-		if (table->header.nent == CPUID_ENTRIES_MAX)
+		if (table->count == CPUID_ENTRIES_MAX)
 			return error_set(error, GP_ERR_INTERNAL, "too many CPUID leaves");
-		entry = &table->entries[table->header.nent++];
+		entry = &table->entries[table->count++];
 		*entry = levels[level];
 		entry->function = function;
 		entry->index = level;
@@ -91,7 +91,7 @@ gp_status_t cpuid_for_vcpu(struct cpuid_table *table, unsigned vcpu, unsigned vc
 	uint32_t highest = 0;
 	bool amd = false;
 
-	for (uint32_t i = 0; i < table->header.nent; i++) {
+	for (uint32_t i = 0; i < table->count; i++) {
 		struct kvm_cpuid_entry2 *entry = &table->entries[i];
 
 		switch (entry->function) {

@@ -12,14 +12,19 @@
 
 #include <linux/kvm.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define CPUID_ENTRIES_MAX 256
 
+/* A struct kvm_cpuid2 with room for its entries. */
 struct cpuid_table {
-	/* A struct kvm_cpuid2 with room for its entries. */
-	struct kvm_cpuid2 header;
+	uint32_t count;
+	uint32_t padding;
 	struct kvm_cpuid_entry2 entries[CPUID_ENTRIES_MAX];
 };
+_Static_assert(offsetof(struct cpuid_table, entries) == offsetof(struct kvm_cpuid2, entries),
+	       "handed to KVM as a struct kvm_cpuid2");
 
 /* What the host's KVM can give to any vCPU. */
 gp_status_t cpuid_supported(int kvm_fd, struct cpuid_table *table, struct error *error);

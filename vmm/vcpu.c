@@ -99,11 +99,13 @@ static void set_boot_registers(const struct boot_state *state, struct kvm_regs *
 
 static gp_status_t set_model_registers(const struct vcpu *vcpu, struct error *error)
 {
+	/* A struct kvm_msrs with room for its entries. */
 	struct {
-		struct kvm_msrs header;
+		uint32_t count;
+		uint32_t padding;
 		struct kvm_msr_entry entries[2];
 	} registers = {
-		.header.nmsrs = 2,
+		.count = 2,
 		.entries = {{.index = MSR_MTRR_DEFAULT_TYPE, .data = MTRR_ENABLE_WRITE_BACK},
 			    {.index = MSR_MISC_ENABLE, .data = MISC_ENABLE_FAST_STRINGS}},
 	};
@@ -139,7 +141,7 @@ gp_status_t vcpu_init(struct vcpu *vcpu, int vm_fd, unsigned index, size_t run_s
 		status = error_set_errno(error, errno, "cannot map vCPU %u's run page", index);
 		goto failed;
 	}
-	if (ioctl(vcpu->fd, KVM_SET_CPUID2, &cpuid->header)) {
+	if (ioctl(vcpu->fd, KVM_SET_CPUID2, cpuid)) {
 		status = error_set_errno(error, errno, "KVM refuses vCPU %u's CPUID", index);
 		goto failed;
 	}
