@@ -3,12 +3,13 @@
  *
  * Order: open everything; sandbox_enter_process() on the main thread before any other
  * thread exists; create the threads; each calls sandbox_enter_thread() first thing;
- * then main calls it for itself.
+ * then main calls it for itself, after which no more threads can be made.
  *
- * A thread that makes a system call its table does not list is ended with the whole process: one
- * line on standard error names the thread's kind and the call, exit code SANDBOX_VIOLATION_EXIT.
- * Calls that libraries try and do well without fail with EPERM instead.
- * The tables, with the reason for each line, are in sandbox.c.
+ * A thread that makes a system call its table does not list ends the whole process: one
+ * line on standard error names the thread's kind and the call's number, the terminal is
+ * restored, the exit code is SANDBOX_VIOLATION_EXIT. Opening files fails with EPERM instead,
+ * because the C library tries that by itself (malloc looks at /proc) and does well without. The
+ * tables, with the reason for each line, are in sandbox.c.
  */
 #ifndef VMM_SANDBOX_H
 #define VMM_SANDBOX_H
@@ -27,20 +28,20 @@ enum sandbox_thread {
 };
 
 struct sandbox_fds {
-	int vcpu_fd; /* SANDBOX_VCPU: the only descriptor its ioctls may go to; -1: any */
+	int vcpu_fd; /* SANDBOX_VCPU: the only descriptor its KVM ioctls may go to; -1: any */
 };
 
 /* Whether this build can be confined at all: false under sanitizers, whose run-time
- * calls what no table lists. Callers say so loudly and go on unconfined. */
+ * makes calls that no table lists. Callers say so loudly and go on unconfined. */
 bool sandbox_is_supported(void);
 
-/* no_new_privs, no capabilities (bounding and ambient sets included where allowed), no core dumps
- * or ptrace by others (PR_SET_DUMPABLE 0), no new files over limits. Irreversible. Descriptors stay
- * open. */
+/* For this thread and those it creates: no_new_privs, no capabilities (the bounding and ambient
+ * sets, too, where allowed); for the process: no core dumps and no ptrace by others.
+ * Irreversible. Descriptors stay open and usable. GP_ERR_NOT_SUPPORTED as above. */
 gp_status_t sandbox_enter_process(struct error *error);
 
 /* Confines the calling thread, irreversibly. `fds` may be NULL: no restriction by descriptor.
- * GP_ERR_NOT_SUPPORTED when the kernel has no seccomp filters. */
+ * GP_ERR_NOT_SUPPORTED as above, or when the kernel has no seccomp filters. */
 gp_status_t sandbox_enter_thread(enum sandbox_thread kind, const struct sandbox_fds *fds,
 				 struct error *error);
 
