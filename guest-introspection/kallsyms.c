@@ -408,6 +408,15 @@ gp_status_t kallsyms_parse(const uint8_t *bytes, size_t size, uint64_t start, si
 	return GP_OK;
 }
 
+static bool readable(const struct guest_memory *memory, const struct linux_kernel *kernel,
+		     struct translation_cache *cache, uint64_t page)
+{
+	uint8_t byte;
+
+	return guest_read_virtual(&kernel->space, cache, memory, gva(page), &byte, 1) ==
+	       TRANSLATE_OK;
+}
+
 /* Copies the pages around linear address `around` that are there without a hole, at most
  * `before` and `after` bytes of them. `*size` is what was read, from `*start` on. */
 static gp_status_t copy_around(const struct guest_memory *memory, const struct linux_kernel *kernel,
@@ -418,19 +427,16 @@ static gp_status_t copy_around(const struct guest_memory *memory, const struct l
 	uint64_t middle = around & ~(PAGE - 1);
 	uint64_t first = middle;
 	uint64_t end = middle;
-	struct translation translation;
 	uint8_t *buffer;
 
 	translation_cache_clear(&cache);
 	while (first > kernel->text_base && middle - first < before &&
-	       guest_translate_cached(&kernel->space, &cache, memory, gva(first - PAGE),
-				      &translation) == TRANSLATE_OK)
+	       readable(memory, kernel, &cache, first - PAGE))
 		first -= PAGE;
 	while (end < kernel->image_end && end - middle < after &&
-	       guest_translate_cached(&kernel->space, &cache, memory, gva(end), &translation) ==
-		       TRANSLATE_OK)
+	       readable(memory, kernel, &cache, end))
 		end += PAGE;
-	if (end - first <= around - first)
+	if (end <= around)
 		return GP_ERR_NOT_FOUND;
 	buffer = malloc(end - first);
 	if (!buffer)
@@ -446,13 +452,14 @@ static gp_status_t copy_around(const struct guest_memory *memory, const struct l
 	return GP_OK;
 }
 
-/* Parses the tables around a digit run at linear address `digits`: first in a copy that is big
- * enough for a distribution's kernel, then in one for the largest. */
+/* Parses the tables around a digit run at linear address `digits`: first only the token table,
+ * because digit runs stand elsewhere too, then all in a copy that is big enough for a
+ * distribution's kernel, then in one for the largest. */
 static gp_status_t parse_around(const struct guest_memory *memory,
 				const struct linux_kernel *kernel, uint64_t digits,
 				struct symbol_table *out, struct error *error)
 {
-	static const uint64_t reach[] = {UINT64_C(4) << 20, UINT64_C(32) << 20};
+	static const uint64_t reach[] = {UINT64_C(64) << 10, UINT64_C(4) << 20, UINT64_C(32) << 20};
 	gp_status_t status = GP_ERR_NOT_FOUND;
 
 	for (unsigned i = 0; i < sizeof(reach) / sizeof(reach[0]); i++) {
@@ -460,13 +467,22 @@ static gp_status_t parse_around(const struct guest_memory *memory,
 		size_t size = 0;
 		uint64_t start = 0;
 
-		status = copy_around(memory, kernel, digits, reach[i], reach[i] / 2, &bytes, &size,
-				     &start);
+		status = copy_around(memory, kernel, digits, reach[i],
+				     i == 0 ? 2 * reach[i] : reach[i] / 2, &bytes, &size, &start);
+		if (status == GP_OK && i == 0) {
+			struct tables tables = {.bytes = bytes, .size = size, .start = start};
+
+			if (!find_tokens(&tables, (size_t)(digits - start)))
+				return GP_ERR_NOT_FOUND;
+			continue;
+		}
 		if (status == GP_OK)
 			status = kallsyms_parse(bytes, size, start, (size_t)(digits - start),
 						kernel->text_base, out, error);
+		if (status == GP_ERR_NO_MEMORY)
+			return error_set(error, status, "no memory to copy the guest's kallsyms");
 		if (status != GP_ERR_NOT_FOUND)
-			break;
+			return status;
 	}
 	return status;
 }
@@ -511,6 +527,9 @@ gp_status_t linux_kallsyms_read(const struct guest_memory *memory,
 			while (size < CHUNK && page + size < kernel->image_end &&
 			       wanted(memory, kernel, &cache, page + size, pass == 0))
 				size += PAGE;
+			/* The image may be mapped past the end of memory. */
+			if (size > PAGE && !readable(memory, kernel, &cache, page + size - PAGE))
+				size = PAGE;
 			if (size == 0 ||
 			    guest_read_virtual(&kernel->space, &cache, memory, gva(page),
 					       bytes + kept, size) != TRANSLATE_OK) {

@@ -109,64 +109,87 @@ done:
 	return TRANSLATE_OK;
 }
 
-/* PAE and long mode: `levels` tables of 8-byte entries. */
+/* A walk that has come to `level`: the table there and the rights of the entries before. */
+struct walk {
+	uint64_t table;
+	unsigned level;
+	bool writable;
+	bool user;
+	bool executable;
+};
+
+static struct walk walk_from(uint64_t root, unsigned levels)
+{
+	return (struct walk){
+		.table = root, .level = levels, .writable = true, .user = true, .executable = true};
+}
+
+/* PAE and long mode: `levels` tables of 8-byte entries. `walk` is where to begin, and afterwards
+ * where the last entry was read. */
 static enum translate_result translate_64_bit_entries(const struct address_space *space,
 						      const struct guest_memory *memory,
 						      uint64_t address, unsigned levels,
-						      struct translation *out)
+						      struct walk *walk, struct translation *out)
 {
-	uint64_t table = space->root;
-	uint64_t entry;
-	uint64_t page_size;
-	bool writable = true;
-	bool user = true;
-	bool executable = true;
-
-	for (unsigned level = levels; level >= 1; level--) {
+	for (;; walk->level--) {
+		unsigned level = walk->level;
 		unsigned shift = PAGE_SHIFT + 9 * (level - 1);
+		uint64_t page_size = UINT64_C(1) << shift;
+		uint64_t entry;
+		uint64_t next;
+		bool writable;
+		bool user;
+		bool executable;
 
-		if (!guest_memory_read(memory, gpa(table + ((address >> shift) & 0x1ff) * 8),
+		if (!guest_memory_read(memory, gpa(walk->table + ((address >> shift) & 0x1ff) * 8),
 				       &entry, sizeof(entry)))
 			return TRANSLATE_OUTSIDE_MEMORY;
 		if (!(entry & ENTRY_PRESENT))
 			return TRANSLATE_NOT_PRESENT;
-		table = entry & ENTRY_ADDRESS;
+		next = entry & ENTRY_ADDRESS;
 		/* PAE's four top entries carry no rights, and no large pages. */
 		if (levels == 3 && level == 3) {
 			if (entry & UINT64_C(0x1e6))
 				return TRANSLATE_RESERVED;
+			walk->table = next;
 			continue;
 		}
-		writable &= !!(entry & ENTRY_WRITABLE);
-		user &= !!(entry & ENTRY_USER);
-		executable &= !(space->no_execute && (entry & ENTRY_NO_EXECUTE));
-		if (level > 1 && !(entry & ENTRY_PAGE_SIZE))
+		writable = walk->writable && (entry & ENTRY_WRITABLE);
+		user = walk->user && (entry & ENTRY_USER);
+		executable = walk->executable && !(space->no_execute && (entry & ENTRY_NO_EXECUTE));
+		if (level > 1 && !(entry & ENTRY_PAGE_SIZE)) {
+			walk->table = next;
+			walk->writable = writable;
+			walk->user = user;
+			walk->executable = executable;
 			continue;
+		}
 		if (level > 3)
 			return TRANSLATE_RESERVED;
-		page_size = UINT64_C(1) << shift;
 		if (level > 1) {
-			table &= ~(UINT64_C(1) << PAGE_SHIFT); /* PAT of a large page */
-			if (table & (page_size - 1))
+			next &= ~(UINT64_C(1) << PAGE_SHIFT); /* PAT of a large page */
+			if (next & (page_size - 1))
 				return TRANSLATE_RESERVED;
 		}
-		out->gpa = gpa(table | (address & (page_size - 1)));
+		out->gpa = gpa(next | (address & (page_size - 1)));
 		out->page_size = page_size;
 		out->writable = writable;
 		out->user = user;
 		out->executable = executable;
 		return TRANSLATE_OK;
 	}
-	return TRANSLATE_RESERVED; /* not reached: level 1 always returns */
 }
 
-enum translate_result guest_translate(const struct address_space *space,
-				      const struct guest_memory *memory, gva_t address,
-				      struct translation *out)
+/* guest_translate(), and in `walk` where it ended; its level is 0 without 8-byte entries. */
+static enum translate_result translate(const struct address_space *space,
+				       const struct guest_memory *memory, gva_t address,
+				       struct walk *walk, struct translation *out)
 {
 	struct translation found;
 	enum translate_result result;
+	unsigned levels;
 
+	walk->level = 0;
 	if (space->mode < ADDRESSING_4_LEVEL && address.value > UINT32_MAX)
 		return TRANSLATE_NON_CANONICAL;
 	switch (space->mode) {
@@ -180,26 +203,39 @@ enum translate_result guest_translate(const struct address_space *space,
 		return TRANSLATE_OK;
 	case ADDRESSING_32_BIT:
 		result = translate_32_bit(space, memory, address.value, &found);
-		break;
+		if (result == TRANSLATE_OK)
+			*out = found;
+		return result;
 	case ADDRESSING_PAE:
-		result = translate_64_bit_entries(space, memory, address.value, 3, &found);
+		levels = 3;
 		break;
 	case ADDRESSING_4_LEVEL:
 		if (!is_canonical(address.value, 48))
 			return TRANSLATE_NON_CANONICAL;
-		result = translate_64_bit_entries(space, memory, address.value, 4, &found);
+		levels = 4;
 		break;
 	case ADDRESSING_5_LEVEL:
 		if (!is_canonical(address.value, 57))
 			return TRANSLATE_NON_CANONICAL;
-		result = translate_64_bit_entries(space, memory, address.value, 5, &found);
+		levels = 5;
 		break;
 	default:
 		return TRANSLATE_NON_CANONICAL;
 	}
+	*walk = walk_from(space->root, levels);
+	result = translate_64_bit_entries(space, memory, address.value, levels, walk, &found);
 	if (result == TRANSLATE_OK)
 		*out = found;
 	return result;
+}
+
+enum translate_result guest_translate(const struct address_space *space,
+				      const struct guest_memory *memory, gva_t address,
+				      struct translation *out)
+{
+	struct walk walk;
+
+	return translate(space, memory, address, &walk, out);
 }
 
 /* Flags of a cache entry, in the bits that a page's address leaves free. */
@@ -241,6 +277,9 @@ enum translate_result guest_translate_cached(const struct address_space *space,
 	uint64_t large_offset = address.value & ((UINT64_C(1) << LARGE_SHIFT) - 1);
 	unsigned small = small_tag % TRANSLATION_CACHE_SMALL;
 	unsigned large = large_tag % TRANSLATION_CACHE_LARGE;
+	unsigned table = large_tag % TRANSLATION_CACHE_TABLES;
+	struct translation found;
+	struct walk walk;
 	enum translate_result result;
 
 	if (!cache || space->mode < ADDRESSING_32_BIT)
@@ -250,17 +289,38 @@ enum translate_result guest_translate_cached(const struct address_space *space,
 	    cache_lookup(&cache->large[large], cache->large_valid >> large & 1, large_tag,
 			 large_offset, out))
 		return TRANSLATE_OK;
-	result = guest_translate(space, memory, address, out);
+	if (cache_lookup(&cache->tables[table], cache->tables_valid >> table & 1, large_tag, 0,
+			 &found)) {
+		walk = (struct walk){.table = found.gpa.value,
+				     .level = 1,
+				     .writable = found.writable,
+				     .user = found.user,
+				     .executable = found.executable};
+		result = translate_64_bit_entries(space, memory, address.value, 0, &walk, &found);
+	} else {
+		result = translate(space, memory, address, &walk, &found);
+	}
 	if (result != TRANSLATE_OK)
 		return result;
-	if (out->page_size >= UINT64_C(1) << LARGE_SHIFT) {
+	*out = found;
+	if (found.page_size >= UINT64_C(1) << LARGE_SHIFT) {
 		cache->large[large].tag = large_tag;
-		cache->large[large].value = cache_value(out, large_offset);
+		cache->large[large].value = cache_value(&found, large_offset);
 		cache->large_valid |= 1u << large;
-	} else {
-		cache->small[small].tag = small_tag;
-		cache->small[small].value = cache_value(out, small_offset);
-		cache->small_valid |= 1u << small;
+		return TRANSLATE_OK;
+	}
+	cache->small[small].tag = small_tag;
+	cache->small[small].value = cache_value(&found, small_offset);
+	cache->small_valid |= 1u << small;
+	if (walk.level == 1) {
+		found = (struct translation){.gpa = gpa(walk.table),
+					     .page_size = UINT64_C(1) << PAGE_SHIFT,
+					     .writable = walk.writable,
+					     .user = walk.user,
+					     .executable = walk.executable};
+		cache->tables[table].tag = large_tag;
+		cache->tables[table].value = cache_value(&found, 0);
+		cache->tables_valid |= 1u << table;
 	}
 	return TRANSLATE_OK;
 }

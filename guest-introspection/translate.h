@@ -70,6 +70,7 @@ enum translate_result guest_translate(const struct address_space *space,
  * Never kept longer, because nobody tells us about the guest's invalidations. */
 #define TRANSLATION_CACHE_SMALL 16
 #define TRANSLATION_CACHE_LARGE 8
+#define TRANSLATION_CACHE_TABLES 8
 
 struct translation_cache_entry {
 	uint64_t tag;   /* gva >> 12 (small) or >> 21 (large) */
@@ -77,16 +78,21 @@ struct translation_cache_entry {
 };
 
 struct translation_cache {
-	uint32_t small_valid; /* bit per entry, so that clearing costs two stores */
+	uint32_t small_valid; /* bit per entry, so that clearing costs three stores */
 	uint32_t large_valid;
+	uint32_t tables_valid;
 	struct translation_cache_entry small[TRANSLATION_CACHE_SMALL];
 	struct translation_cache_entry large[TRANSLATION_CACHE_LARGE];
+	/* The tables of the last level, and the rights above them: a new page near a known one
+	 * costs one read. */
+	struct translation_cache_entry tables[TRANSLATION_CACHE_TABLES];
 };
 
 static inline void translation_cache_clear(struct translation_cache *cache)
 {
 	cache->small_valid = 0;
 	cache->large_valid = 0;
+	cache->tables_valid = 0;
 }
 
 /* As guest_translate(), looking in `cache` (may be NULL) first. Failures are not cached. */

@@ -1,0 +1,210 @@
+/* What introspection costs: stacks of 4, 16 and 64 frames, finding a kernel, reading kallsyms.
+ *
+ * Machines differ, so each figure stands next to its ratio to a memcpy of the same run. The
+ * kernel figures need build/images (tests/images/make-image.sh). */
+#include "base/cleanup.h"
+#include "guest-introspection/kallsyms.h"
+#include "guest-introspection/linux_kernel.h"
+#include "guest-introspection/unwind.h"
+#include "tests/image_memory.h"
+
+#include <dirent.h>
+#include <malloc.h>
+#include <time.h>
+
+#define ROUNDS 31
+#define BATCH 2000
+#define COPY_SIZE (1u << 20)
+
+#define GUEST_SIZE (UINT64_C(4) << 20)
+#define ROOT UINT64_C(0x1000)
+#define OFFSET UINT64_C(0xffffffff80000000)
+#define CODE UINT64_C(0x100000)
+#define STACK UINT64_C(0x80000)
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+}
+
+static int compare_double(const void *left, const void *right)
+{
+	double a = *(const double *)left;
+	double b = *(const double *)right;
+
+	return a < b ? -1 : a > b;
+}
+
+static double median(double *values, unsigned count)
+{
+	qsort(values, count, sizeof(*values), compare_double);
+	return values[count / 2];
+}
+
+/* Nanoseconds to copy 1 MiB, the yardstick. */
+static double measure_copy(void)
+{
+	AUTO_FREE uint8_t *from = malloc(COPY_SIZE);
+	AUTO_FREE uint8_t *to = malloc(COPY_SIZE);
+	double times[ROUNDS];
+
+	memset(from, 1, COPY_SIZE);
+	memset(to, 2, COPY_SIZE);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		double start = now();
+
+		memcpy(to, from, COPY_SIZE);
+		__asm__ volatile("" : : "r"(to) : "memory");
+		times[i] = now() - start;
+	}
+	return median(times, ROUNDS);
+}
+
+static void measure_unwind(unsigned frames, double copy)
+{
+	AUTO_FREE uint8_t *bytes = calloc(1, GUEST_SIZE);
+	uint64_t reads = 0;
+	struct buffer_memory memory = buffer_memory_over(bytes, GUEST_SIZE);
+	struct guest_cpu cpu = {.cr0 = X86_CR0_PROTECTED | X86_CR0_PAGING,
+				.cr3 = ROOT,
+				.cr4 = X86_CR4_PAE,
+				.efer = X86_EFER_LONG_MODE_ACTIVE | X86_EFER_NO_EXECUTE,
+				.cs = {.long_mode = true}};
+	double times[ROUNDS];
+	uint64_t pcs[128];
+	struct unwind_stack stack = {0};
+
+	memory.next_table = 0x2000;
+	/* Text in 4 KiB pages spread over 1 MiB, a stack of four pages. */
+	for (uint64_t page = 0; page < 1 << 20; page += 4096)
+		buffer_map(&memory, ROOT, 4, OFFSET + CODE + page, (CODE + page) | PAGE_PRESENT, 1);
+	for (uint64_t page = 0; page < 4 * 4096; page += 4096)
+		buffer_map(&memory, ROOT, 4, OFFSET + STACK + page,
+			   (STACK + page) | PAGE_PRESENT | PAGE_WRITABLE | PAGE_NO_EXECUTE, 1);
+	cpu.rip = OFFSET + CODE + 0x800;
+	cpu.gpr[GUEST_RSP] = OFFSET + STACK;
+	cpu.gpr[GUEST_RBP] = OFFSET + STACK + 0x20;
+	for (unsigned i = 0; i + 1 < frames; i++) {
+		uint64_t at = STACK + 0x20 + i * 0x80;
+		uint64_t code = CODE + (i * 37 % 256) * 4096 + 0x100;
+
+		bytes[code] = 0xe8;
+		buffer_put(&memory, at, i + 2 < frames ? OFFSET + at + 0x80 : 0, 8);
+		buffer_put(&memory, at + 8, OFFSET + code + 5, 8);
+	}
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		double start = now();
+
+		for (unsigned k = 0; k < BATCH; k++) {
+			stack = guest_unwind(&memory.memory, &cpu, pcs, 128);
+			__asm__ volatile("" : : "r"(pcs) : "memory");
+		}
+		times[i] = (now() - start) / BATCH;
+	}
+	memory.reads = &reads;
+	guest_unwind(&memory.memory, &cpu, pcs, 128);
+	printf("unwind  %2u frames (%s)  %8.0f ns  %6.4f of copying 1 MiB  %llu guest reads\n",
+	       stack.count, stack_end_string(stack.end), median(times, ROUNDS),
+	       median(times, ROUNDS) / copy, (unsigned long long)reads);
+}
+
+/* A line of /proc/self/status, in KiB. */
+static size_t status_of(const char *name)
+{
+	AUTO_FCLOSE FILE *file = fopen("/proc/self/status", "re");
+	char line[128];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (strncmp(line, name, strlen(name)) == 0)
+			return strtoull(line + strlen(name), NULL, 10);
+	return 0;
+}
+
+/* Makes the peak of resident memory start anew (proc(5), clear_refs). */
+static void reset_peak(void)
+{
+	AUTO_FCLOSE FILE *file = fopen("/proc/self/clear_refs", "we");
+
+	if (file)
+		fputs("5", file);
+}
+
+static void measure_image(const char *name, double copy)
+{
+	enum { REPEAT = 7 };
+	struct image image;
+	struct linux_kernel kernel;
+	struct symbol_table table;
+	struct error error;
+	double find[REPEAT];
+	double read[REPEAT];
+	size_t peak = 0;
+	size_t kept = 0;
+	size_t symbols = 0;
+
+	if (!image_open(&image, name)) {
+		printf("%s: not whole, left out\n", name);
+		return;
+	}
+	/* Resident from here on, so that only our own memory is counted below. */
+	for (uint64_t at = 0; at < image.memory.size; at += 4096)
+		(void)*(volatile uint8_t *)&image.memory.bytes[at];
+	for (unsigned i = 0; i < REPEAT; i++) {
+		size_t before;
+		double start = now();
+
+		if (linux_kernel_find(&image.memory.memory, image.cpus, image.cpu_count, &kernel,
+				      &error) != GP_OK) {
+			printf("%s: %s\n", name, error.text);
+			goto done;
+		}
+		find[i] = now() - start;
+		malloc_trim(0);
+		reset_peak();
+		before = status_of("VmRSS:");
+		start = now();
+		if (linux_kallsyms_read(&image.memory.memory, &kernel, &table, &error) != GP_OK) {
+			printf("%s: %s\n", name, error.text);
+			goto done;
+		}
+		read[i] = now() - start;
+		if (i == 0) {
+			peak = status_of("VmHWM:") - before;
+			kept = table.capacity * sizeof(*table.entries) + table.names_capacity;
+			symbols = table.count;
+		}
+		symbol_table_deinit(&table);
+	}
+	printf("%-14s find %5.1f ms (%4.1f x)  kallsyms %5.1f ms (%4.0f x)  %zu symbols, "
+	       "%.1f MiB kept, %.1f MiB at most while reading\n",
+	       name, median(find, REPEAT) / 1e6, find[REPEAT / 2] / copy,
+	       median(read, REPEAT) / 1e6, read[REPEAT / 2] / copy, symbols,
+	       (double)kept / (1 << 20), (double)peak / 1024);
+done:
+	image_close(&image);
+}
+
+int main(void)
+{
+	double copy = measure_copy();
+	DIR *directory;
+	struct dirent *entry;
+
+	printf("copying 1 MiB: %.0f ns (the x of the ratios)\n", copy);
+	measure_unwind(4, copy);
+	measure_unwind(16, copy);
+	measure_unwind(64, copy);
+	directory = opendir(IMAGE_DIRECTORY);
+	if (!directory) {
+		printf("kernel figures: left out, no images (tests/images/make-image.sh)\n");
+		return 0;
+	}
+	while ((entry = readdir(directory)))
+		if (entry->d_name[0] != '.')
+			measure_image(entry->d_name, copy);
+	closedir(directory);
+	return 0;
+}
