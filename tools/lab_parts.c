@@ -66,6 +66,7 @@ gp_status_t lab_cache_path(const char *below, char path[static PATH_MAX], struct
 	const char *xdg = getenv("XDG_CACHE_HOME");
 	const char *home = getenv("HOME");
 	char made[PATH_MAX];
+	gp_status_t status;
 	bool fits;
 
 	if (cache && *cache) {
@@ -85,8 +86,10 @@ gp_status_t lab_cache_path(const char *below, char path[static PATH_MAX], struct
 	}
 	if (!fits)
 		return too_long(error);
-	if (lab_make_directories(made, error) != GP_OK)
-		return error->status;
+	/* `error` may be NULL here. */
+	status = lab_make_directories(made, error);
+	if (status != GP_OK)
+		return status;
 	if (!realpath(made, path))
 		return error_set_errno(error, errno, "cannot find %s", made);
 	return GP_OK;
