@@ -22,8 +22,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A machine whose command has not started by then has hung. Long: the box may be busy. */
-#define BOOT_SECONDS 300
+/* A machine whose command has not started by then has hung, which QEMU's emulation of
+ * several CPUs does once in a while. Long: the box may be busy. It is tried once more, as
+ * nothing has run yet. */
+#define BOOT_SECONDS 120
+#define BOOT_ATTEMPTS 2
 
 /* What is kept of L1's console and QEMU's messages, to be shown when the lab fails. */
 #define TAIL_BYTES 8192
@@ -37,6 +40,8 @@ struct run {
 	struct lab_machine machine;
 	struct lab_reader control, streams[2];
 	struct lab_writer requests, input;
+	int64_t begin; /* of the first attempt, for --timeout */
+	bool stalled;  /* not started after BOOT_SECONDS */
 	bool started, input_ended, stream_ended[2], exited;
 	bool pending[2]; /* the frame in `data` is not written yet */
 	struct lab_frame data[2];
@@ -437,18 +442,22 @@ static void relay(struct run *run, int signals)
 		int64_t passed = now_milliseconds() - begin, wait = -1;
 
 		if (limit) {
-			if (passed >= limit) {
-				fprintf(stderr, "guestprof lab: %u seconds are over\r\n",
+			int64_t spent = now_milliseconds() - run->begin;
+
+			if (spent >= limit) {
+				restore_terminal();
+				fprintf(stderr, "guestprof lab: %u seconds are over\n",
 					run->options->timeout_seconds);
 				finish(run, LAB_EXIT_TIMED_OUT);
 				return;
 			}
-			wait = limit - passed;
+			wait = limit - spent;
 		}
 		if (!run->started) {
 			int64_t left = BOOT_SECONDS * 1000 - passed;
 
 			if (left <= 0) {
+				run->stalled = true;
 				run_fail(run, "the command had not started after %d seconds",
 					 BOOT_SECONDS);
 				return;
@@ -513,7 +522,26 @@ static gp_status_t start(struct run *run, bool terminal, struct error *error)
 		return error_set(error, GP_ERR_INVALID_ARGS,
 				 "the command and its environment are longer than %u bytes",
 				 LAB_FRAME_MAX);
-	return lab_machine_start(&config, &run->machine, error);
+	if (lab_machine_start(&config, &run->machine, error) != GP_OK)
+		return error->status;
+	run->requests.fd = run->control.fd = run->machine.control;
+	run->input.fd = run->machine.input;
+	run->streams[0].fd = run->machine.output;
+	run->streams[1].fd = run->machine.errors;
+	return GP_OK;
+}
+
+/* Frees what belongs to a machine that is no more. */
+static void run_reset(struct run *run)
+{
+	lab_reader_deinit(&run->control);
+	lab_reader_deinit(&run->streams[0]);
+	lab_reader_deinit(&run->streams[1]);
+	lab_writer_deinit(&run->requests);
+	lab_writer_deinit(&run->input);
+	run->control.ended = run->streams[0].ended = run->streams[1].ended = false;
+	run->stalled = false;
+	run->failure[0] = 0;
 }
 
 int lab_run(const struct lab_options *options)
@@ -522,24 +550,29 @@ int lab_run(const struct lab_options *options)
 	static struct run run;
 	bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 	struct error error = {0};
-	int signals;
+	int signals = -1;
 
 	run.options = options;
-	if (start(&run, terminal, &error) != GP_OK) {
-		fprintf(stderr, "guestprof lab: %s\n", error.text);
-		return LAB_EXIT_FAILED;
+	run.log = -1;
+	run.begin = now_milliseconds();
+	for (int attempt = 0; attempt < BOOT_ATTEMPTS; attempt++) {
+		if (start(&run, terminal, &error) != GP_OK) {
+			fprintf(stderr, "guestprof lab: %s\n", error.text);
+			return LAB_EXIT_FAILED;
+		}
+		if (attempt == 0) {
+			signals = catch_signals();
+			open_log(&run);
+			if (terminal)
+				make_terminal_raw();
+		}
+		relay(&run, signals);
+		lab_machine_stop(&run.machine);
+		if (!run.stalled || attempt + 1 == BOOT_ATTEMPTS)
+			break;
+		run_reset(&run);
 	}
-	signals = catch_signals();
-	open_log(&run);
-	run.requests.fd = run.control.fd = run.machine.control;
-	run.input.fd = run.machine.input;
-	run.streams[0].fd = run.machine.output;
-	run.streams[1].fd = run.machine.errors;
-	if (terminal)
-		make_terminal_raw();
-	relay(&run, signals);
 	restore_terminal();
-	lab_machine_stop(&run.machine);
 	if (run.failure[0]) {
 		fprintf(stderr, "guestprof lab: %s\n", run.failure);
 		print_tail(&run);
@@ -550,10 +583,6 @@ int lab_run(const struct lab_options *options)
 	if (run.log >= 0)
 		close(run.log);
 	close(signals);
-	lab_reader_deinit(&run.control);
-	lab_reader_deinit(&run.streams[0]);
-	lab_reader_deinit(&run.streams[1]);
-	lab_writer_deinit(&run.requests);
-	lab_writer_deinit(&run.input);
+	run_reset(&run);
 	return run.exit_code;
 }
