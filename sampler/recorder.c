@@ -21,7 +21,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define DRAIN_MILLISECONDS 20
+#define DRAIN_MILLISECONDS 50
 #define FIND_KERNEL_INTERVAL_NS UINT64_C(100000000)
 /* Reading the symbols takes CPU time from the guest's vCPUs on a small host, so it waits until
  * most boots are over; until then a killed recorder leaves addresses without names. */

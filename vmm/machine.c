@@ -670,8 +670,7 @@ static void wait_for_end(struct machine *machine, const struct machine_limits *l
 {
 	uint64_t start = monotonic_ns(), limit = 0;
 	enum machine_end at_limit = MACHINE_RUNNING;
-	struct pollfd waits[2] = {{.fd = machine->end_fd, .events = POLLIN},
-				  {.fd = limits->signal_fd, .events = POLLIN}};
+	struct pollfd requested = {.fd = machine->end_fd, .events = POLLIN};
 
 	if (limits->duration_ns) {
 		limit = limits->duration_ns;
@@ -696,8 +695,7 @@ static void wait_for_end(struct machine *machine, const struct machine_limits *l
 				break;
 			}
 		}
-		if (ppoll(waits, 2, timeout, NULL) > 0 && waits[1].revents)
-			machine_request_end(machine, MACHINE_SIGNALLED);
+		ppoll(&requested, 1, timeout, NULL);
 	}
 }
 

@@ -48,11 +48,10 @@ struct machine_config {
 
 struct machine;
 
-/* What machine_run() waits for besides the guest. Zero or -1 where there is none. */
+/* What machine_run() waits for besides the guest. 0: none. */
 struct machine_limits {
 	uint64_t duration_ns; /* from the first instruction: MACHINE_DURATION; 0: none */
 	uint64_t timeout_ns;  /* from the first instruction: MACHINE_TIMED_OUT; 0: none */
-	int signal_fd;	      /* readable: MACHINE_SIGNALLED; -1: none */
 };
 
 /* Errors name the file or the setting and what to do. Nothing is left behind on failure. */
