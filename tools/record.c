@@ -194,10 +194,11 @@ static gp_status_t start_sampling(struct recording *recording, struct error *err
 		return status;
 	status = gp_sampler_start(recording->session, 0);
 	if (status)
-		return error_set(error, status,
-				 "cannot start the timers (%s): the limit of pending signals (ulimit "
-				 "-i) may be reached",
-				 gp_status_string(status));
+		return error_set(
+			error, status,
+			"cannot start the timers (%s): the limit of pending signals (ulimit "
+			"-i) may be reached",
+			gp_status_string(status));
 	return GP_OK;
 }
 
@@ -251,9 +252,8 @@ static void print_json(const struct recording *recording, const char *end, int c
 	       end, code, (unsigned long long)summary->totals.ticks,
 	       (unsigned long long)summary->totals.full,
 	       (unsigned long long)summary->totals.partial,
-	       (unsigned long long)summary->totals.dropped,
-	       (unsigned long long)summary->addresses, (unsigned long long)summary->unnamed,
-	       (unsigned long long)summary->file_bytes,
+	       (unsigned long long)summary->totals.dropped, (unsigned long long)summary->addresses,
+	       (unsigned long long)summary->unnamed, (unsigned long long)summary->file_bytes,
 	       (unsigned long long)machine_console_dropped(recording->machine));
 }
 
@@ -291,8 +291,9 @@ static int run(struct recording *recording)
 		print_json(recording, panicked ? "guest panic" : machine_end_string(end), code,
 			   &summary);
 	if (machine_console_dropped(recording->machine))
-		fprintf(stderr, "guestprof record: %llu bytes of console output were lost to a slow "
-				"reader\n",
+		fprintf(stderr,
+			"guestprof record: %llu bytes of console output were lost to a slow "
+			"reader\n",
 			(unsigned long long)machine_console_dropped(recording->machine));
 	if (end == MACHINE_ERROR) {
 		fprintf(stderr,
@@ -301,7 +302,8 @@ static int run(struct recording *recording)
 			error.text);
 	}
 	if (summary.problem.status) {
-		fprintf(stderr, "guestprof record: %s: %s\n", options->output, summary.problem.text);
+		fprintf(stderr, "guestprof record: %s: %s\n", options->output,
+			summary.problem.text);
 		if (code == RECORD_POWERED_OFF)
 			code = RECORD_FAILED;
 	}

@@ -28,12 +28,12 @@ struct machine_disk {
 };
 
 struct machine_config {
-	const char *kvm_path;	  /* NULL: /dev/kvm */
-	const char *kernel;	  /* bzImage or ELF with a PVH note */
-	const char *initrd;	  /* NULL: none */
+	const char *kvm_path;     /* NULL: /dev/kvm */
+	const char *kernel;       /* bzImage or ELF with a PVH note */
+	const char *initrd;       /* NULL: none */
 	const char *command_line; /* passed on unchanged */
-	unsigned vcpus;		  /* 1..MACHINE_VCPUS_MAX */
-	uint64_t memory;	  /* bytes, a multiple of 4 KiB */
+	unsigned vcpus;           /* 1..MACHINE_VCPUS_MAX */
+	uint64_t memory;          /* bytes, a multiple of 4 KiB */
 	unsigned disk_count;
 	struct machine_disk disks[MACHINE_DISKS_MAX];
 	bool sandbox;
