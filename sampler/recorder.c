@@ -26,6 +26,7 @@
 /* Reading the symbols takes CPU time from the guest's vCPUs on a small host, so it waits until
  * most boots are over; until then a killed recorder leaves addresses without names. */
 #define READ_SYMBOLS_AFTER_NS UINT64_C(5000000000)
+#define NAME_INTERVAL_NS UINT64_C(1000000000)
 #define KERNEL_HALF UINT64_C(0xffff800000000000)
 #define SYMBOLS_PER_BLOB 64
 
@@ -419,21 +420,26 @@ static void *reader_main(void *argument)
 		stopping = poll(&stop, 1, DRAIN_MILLISECONDS) > 0;
 		drain(recorder);
 		now = boot_time_ns();
-		if (now < recorder->next_look || recorder->symbols_read)
+		if (now < recorder->next_look)
 			continue;
+		if (recorder->symbols_read) {
+			/* New addresses become rare; a killed recorder leaves a second of them
+			 * without names. */
+			name_addresses(recorder, written);
+			recorder->next_look = now + NAME_INTERVAL_NS;
+			continue;
+		}
 		recorder->next_look = now + FIND_KERNEL_INTERVAL_NS;
-		if (!recorder->kernel_found)
+		if (!recorder->kernel_found) {
 			look_for_kernel(recorder);
-		else if (now - recorder->found_at > READ_SYMBOLS_AFTER_NS) {
+		} else if (now - recorder->found_at > READ_SYMBOLS_AFTER_NS) {
 			read_symbols(recorder);
 			/* A table that is not there does not come back soon. */
 			recorder->found_at = now;
 		}
-		if (recorder->symbols_read)
-			name_addresses(recorder, written);
 	}
 	drain(recorder);
-	/* A kernel that rebooted or moved is looked for again; the last state counts. */
+	/* The last chance: the guest's memory is still there. */
 	read_symbols(recorder);
 	write_guest(recorder);
 	name_addresses(recorder, written);

@@ -41,6 +41,7 @@ enum record_exit {
 struct recording {
 	struct record_options options;
 	struct machine *machine;
+	enum machine_fault fault; /* when there is none */
 	gp_sampler_t *session;
 	struct recorder *recorder;
 	struct symbol_files symbols;
@@ -112,22 +113,26 @@ static void guard_terminal(void)
 	atexit(console_restore);
 }
 
-static struct machine *signalled_machine;
+static _Atomic(struct machine *) signalled_machine;
+static volatile sig_atomic_t signalled;
 
 static void end_in_order(int signal)
 {
+	struct machine *machine = signalled_machine;
+
 	(void)signal;
-	machine_request_end(signalled_machine, MACHINE_SIGNALLED);
+	signalled = 1;
+	if (machine)
+		machine_request_end(machine, MACHINE_SIGNALLED);
 }
 
 /* SIGINT, SIGTERM and SIGHUP end the recording in order. Handlers, not a signalfd: every tick of
  * every vCPU would wake a thread that polls one, whatever its mask (fs/signalfd.c). */
-static void catch_signals(struct machine *machine)
+static void catch_signals(void)
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 	struct sigaction action = {.sa_handler = end_in_order, .sa_flags = SA_RESTART};
 
-	signalled_machine = machine;
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		sigaction(signals[i], &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
@@ -322,12 +327,15 @@ static gp_status_t prepare(struct recording *recording, struct error *error)
 	if (status)
 		return status;
 	guard_terminal();
+	catch_signals();
 	options->machine.console_line = watch_console;
 	options->machine.console_line_context = recording;
-	status = machine_create(&options->machine, &recording->machine, error);
+	status = machine_create(&options->machine, &recording->machine, &recording->fault, error);
 	if (status)
 		return status;
-	catch_signals(recording->machine);
+	signalled_machine = recording->machine;
+	if (signalled) /* before there was a machine to end */
+		machine_request_end(recording->machine, MACHINE_SIGNALLED);
 	if (options->period_ns)
 		status = open_output(recording, error);
 	return status;
@@ -343,28 +351,11 @@ static void release(struct recording *recording)
 		recorder_finish(recording->recorder, "not started", &summary);
 		gp_sampler_close(recording->session);
 	}
-	/* From here on a signal finds no machine to end. */
-	signal(SIGINT, SIG_DFL);
-	signal(SIGTERM, SIG_DFL);
-	signal(SIGHUP, SIG_DFL);
+	signalled_machine = NULL;
 	machine_destroy(recording->machine);
 	symbol_files_deinit(&recording->symbols);
 	if (recording->output_fd >= 0)
 		close(recording->output_fd);
-}
-
-/* A machine that lacks something is told apart from input that is wrong. */
-static int creation_exit(const struct error *error)
-{
-	switch (error->status) {
-	case GP_ERR_INTERNAL:
-	case GP_ERR_NO_RESOURCES:
-		return RECORD_FAILED;
-	default:
-		return strstr(error->text, "KVM") || strstr(error->text, "/dev/kvm")
-			       ? RECORD_CANNOT_RUN
-			       : RECORD_USAGE;
-	}
 }
 
 int command_record(int argc, char **argv)
@@ -377,7 +368,8 @@ int command_record(int argc, char **argv)
 	if (code >= 0)
 		return code;
 	if (prepare(&recording, &error)) {
-		code = failure(&error, creation_exit(&error));
+		code = failure(&error, recording.fault == MACHINE_FAULT_HOST ? RECORD_CANNOT_RUN
+									     : RECORD_USAGE);
 	} else {
 		if (!recording.options.machine.sandbox)
 			fputs("guestprof record: WARNING: --no-sandbox: a guest that breaks out of "

@@ -500,20 +500,26 @@ static gp_status_t open_files(struct machine *machine, const struct machine_conf
 }
 
 static gp_status_t build(struct machine *machine, const struct machine_config *config,
-			 struct error *error)
+			 enum machine_fault *fault, struct error *error)
 {
 	struct machine_end_request end = {request_end, machine};
 	struct boot_state state;
 	gp_status_t status;
 
 	/* Bad input is told before anything of a VM exists. */
+	*fault = MACHINE_FAULT_INPUT;
 	status = open_files(machine, config, error);
-	if (!status)
-		status = open_kvm(machine, config->kvm_path ? config->kvm_path : "/dev/kvm", error);
-	if (!status)
-		status = check_vcpu_count(machine, config->vcpus, error);
 	if (status)
 		return status;
+	*fault = MACHINE_FAULT_HOST;
+	status = open_kvm(machine, config->kvm_path ? config->kvm_path : "/dev/kvm", error);
+	if (status)
+		return status;
+	*fault = MACHINE_FAULT_INPUT;
+	status = check_vcpu_count(machine, config->vcpus, error);
+	if (status)
+		return status;
+	*fault = MACHINE_FAULT_HOST;
 	machine->vcpu_count = config->vcpus;
 	machine->environment = (struct vcpu_environment){
 		.ports = &machine->ports,
@@ -551,8 +557,9 @@ static gp_status_t build(struct machine *machine, const struct machine_config *c
 }
 
 gp_status_t machine_create(const struct machine_config *config, struct machine **out,
-			   struct error *error)
+			   enum machine_fault *fault, struct error *error)
 {
+	enum machine_fault whose = MACHINE_FAULT_HOST;
 	struct machine *machine = calloc(1, sizeof(*machine));
 	gp_status_t status;
 
@@ -565,9 +572,11 @@ gp_status_t machine_create(const struct machine_config *config, struct machine *
 		machine->interrupt_fds[i] = -1;
 	vcpu_gate_init(&machine->gate);
 	sampler_target_init(&machine->target, &target_ops);
-	status = build(machine, config, error);
+	status = build(machine, config, &whose, error);
 	if (status) {
 		machine_destroy(machine);
+		if (fault)
+			*fault = whose;
 		return status;
 	}
 	*out = machine;

@@ -54,9 +54,16 @@ struct machine_limits {
 	uint64_t timeout_ns;  /* from the first instruction: MACHINE_TIMED_OUT; 0: none */
 };
 
-/* Errors name the file or the setting and what to do. Nothing is left behind on failure. */
+/* Whose doing it is that a machine could not be made. */
+enum machine_fault {
+	MACHINE_FAULT_INPUT, /* a file or a setting of the configuration */
+	MACHINE_FAULT_HOST,  /* this host: no KVM, no right to use it, a capability it lacks */
+};
+
+/* Errors name the file or the setting and what to do. Nothing is left behind on failure. `fault`
+ * (may be NULL) is set on failure only. */
 gp_status_t machine_create(const struct machine_config *config, struct machine **out,
-			   struct error *error);
+			   enum machine_fault *fault, struct error *error);
 
 /* NULL is ignored. Stops what still runs. */
 void machine_destroy(struct machine *machine);
