@@ -21,7 +21,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define DRAIN_MILLISECONDS 20
+#define DRAIN_MILLISECONDS 50
 #define FIND_KERNEL_INTERVAL_NS UINT64_C(100000000)
 /* Reading the symbols takes CPU time from the guest's vCPUs on a small host, so it waits until
  * most boots are over; until then a killed recorder leaves addresses without names. */
@@ -279,13 +279,13 @@ static void name_addresses(struct recorder *recorder, struct address_set written
 	struct fxt_symbol batch[SYMBOLS_PER_BLOB];
 	size_t pending = 0;
 
-	for (int class = 0; class < ADDRESS_CLASSES; class++) {
+	for (int class = 0; class < ADDRESS_CLASSES; class ++) {
 		struct address_set *set = &recorder->addresses[class];
 
 		for (size_t i = 0; i < set->capacity; i++) {
 			if (!set->addresses[i] || set->marks[i] == MARK_NAMED)
 				continue;
-			if (!find_name(recorder, (enum address_class)class, set->addresses[i],
+			if (!find_name(recorder, (enum address_class) class, set->addresses[i],
 				       &batch[pending]))
 				continue;
 			set->marks[i] = MARK_NAMED;
@@ -437,7 +437,7 @@ static void *reader_main(void *argument)
 	read_symbols(recorder);
 	write_guest(recorder);
 	name_addresses(recorder, written);
-	for (int class = 0; class < ADDRESS_CLASSES; class++)
+	for (int class = 0; class < ADDRESS_CLASSES; class ++)
 		address_set_deinit(&written[class]);
 	return NULL;
 }
@@ -544,7 +544,7 @@ void recorder_finish(struct recorder *recorder, const char *end_reason,
 	memcpy(summary.banner, recorder->kernel.banner, sizeof(summary.banner));
 	summary.problem = recorder->problem;
 	summary.no_names = recorder->no_names;
-	for (int class = 0; class < ADDRESS_CLASSES; class++) {
+	for (int class = 0; class < ADDRESS_CLASSES; class ++) {
 		const struct address_set *set = &recorder->addresses[class];
 
 		summary.addresses += set->count;

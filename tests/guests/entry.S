@@ -55,6 +55,18 @@ pvh_start:
 	movl %eax, %fs
 	movl %eax, %gs
 	xorl %ebp, %ebp
+#if GUEST_LEVELS == 5
+	/* Leaf 7, ECX bit 16: LA57. */
+	xorl %eax, %eax
+	cpuid
+	cmpl $7, %eax
+	jb no_la57
+	movl $7, %eax
+	xorl %ecx, %ecx
+	cpuid
+	testl $0x10000, %ecx
+	jz no_la57
+#endif
 #if GUEST_LEVELS >= 3
 	/* Page directories: large pages, one after the other. */
 	movl $directories, %edi
@@ -101,6 +113,25 @@ pvh_start:
 	movl $guest_main, %edi
 	jmp enter_mode
 	.size pvh_start, . - pvh_start
+
+#if GUEST_LEVELS == 5
+/* Says so and powers off. */
+	.type no_la57, @function
+no_la57:
+	movl $no_la57_text, %esi
+	movw $0x3f8, %dx
+1:	movb (%esi), %al
+	outb %al, %dx
+	addl $1, %esi
+	cmpb $10, %al
+	jne 1b
+	movw $0x600, %dx
+	movb $0x34, %al
+	outb %al, %dx
+2:	hlt
+	jmp 2b
+	.size no_la57, . - no_la57
+#endif
 
 /* All CPUs: 32-bit code, paging off. ESI: CPU number, EDI: function to run. */
 	.type enter_mode, @function
@@ -205,6 +236,8 @@ ap_protected:
 	.size ap_protected, . - ap_protected
 
 	.section .rodata
+no_la57_text:
+	.ascii "no la57\n"
 	.balign 8
 gdt:
 	.quad 0

@@ -27,17 +27,17 @@ struct memory_range {
 	uint32_t type, reserved;
 };
 
-static inline void out8(uint16_t port, uint8_t value)
+static inline __attribute__((always_inline)) void out8(uint16_t port, uint8_t value)
 {
 	__asm__ volatile("outb %0, %1" ::"a"(value), "Nd"(port));
 }
 
-static inline void out32(uint16_t port, uint32_t value)
+static inline __attribute__((always_inline)) void out32(uint16_t port, uint32_t value)
 {
 	__asm__ volatile("outl %0, %1" ::"a"(value), "Nd"(port));
 }
 
-static inline uint8_t in8(uint16_t port)
+static inline __attribute__((always_inline)) uint8_t in8(uint16_t port)
 {
 	uint8_t value;
 
@@ -45,12 +45,12 @@ static inline uint8_t in8(uint16_t port)
 	return value;
 }
 
-static inline void write32(uintptr_t address, uint32_t value)
+static inline __attribute__((always_inline)) void write32(uintptr_t address, uint32_t value)
 {
 	*(volatile uint32_t *)address = value;
 }
 
-static inline uint32_t read32(uintptr_t address)
+static inline __attribute__((always_inline)) uint32_t read32(uintptr_t address)
 {
 	return *(volatile uint32_t *)address;
 }
