@@ -56,10 +56,10 @@ static inline __attribute__((always_inline)) uint32_t read32(uintptr_t address)
 }
 
 /* Two instructions per iteration, whatever the compiler thinks. */
-#define COUNT_DOWN(iterations)                                                         \
-	do {                                                                           \
-		uint32_t left_ = (iterations);                                         \
-		__asm__ volatile("1: subl $1, %0\n\tjnz 1b" : "+r"(left_) : : "cc");    \
+#define COUNT_DOWN(iterations)                                                       \
+	do {                                                                         \
+		uint32_t left_ = (iterations);                                       \
+		__asm__ volatile("1: subl $1, %0\n\tjnz 1b" : "+r"(left_) : : "cc"); \
 	} while (0)
 
 /* main.c */

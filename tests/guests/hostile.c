@@ -1,5 +1,5 @@
-/* The role that attacks whoever looks at it or emulates for it. Whatever it does, the machine must end
- * with a result, in bounded time, and every tick must be accounted for. */
+/* The role that attacks whoever looks at it or emulates for it. Whatever it does, the machine must
+ * end with a result, in bounded time, and every tick must be accounted for. */
 #include "guest.h"
 
 #define PAGE 4096u
@@ -42,7 +42,7 @@ static void frames(uint32_t rounds)
 	const uintptr_t pointers[] = {
 		8,
 		(uintptr_t)-1,
-		(uintptr_t)-sizeof(uintptr_t),
+		(uintptr_t) - sizeof(uintptr_t),
 		(uintptr_t)-2 * sizeof(uintptr_t),
 		(uintptr_t)1 << (sizeof(uintptr_t) * 8 - 1),
 		(uintptr_t)0x00007ffffffffff8ull,
@@ -91,7 +91,7 @@ static void tables(uint32_t rounds)
 static void strings(int in)
 {
 	uint64_t count = 1ull << 40;
-	uintptr_t address = 0x100000;
+	uintptr_t address = 0x800000; /* behind this program; it ends behind memory */
 
 	if (in)
 		__asm__ volatile("rep insb" : "+c"(count), "+D"(address) : "d"(0x60) : "memory");
@@ -102,9 +102,9 @@ static void strings(int in)
 
 static void ports(void)
 {
-	/* Neither resets nor powers off by these values, but where the devices say so. */
+	/* These values are no reset and no power-off on any of the ports that do such things. */
 	for (uint32_t port = 0; port < 0x10000; port++) {
-		out8((uint16_t)port, 0x55);
+		out8((uint16_t)port, 0x51);
 		if (port % 16 == 0) {
 			out32((uint16_t)port, 0xaaaaaaaa);
 			in8((uint16_t)port);
@@ -259,7 +259,8 @@ static void virtio(uint32_t rounds)
 		/* Rings outside memory, not aligned, of size 0 and not a power of two. */
 		open_device(OUTSIDE_MEMORY, OUTSIDE_MEMORY, OUTSIDE_MEMORY, QUEUE);
 		write32(DEVICE + QUEUE_NOTIFY, 0);
-		open_device((uintptr_t)table + 1, (uintptr_t)available + 1, (uintptr_t)used + 1, QUEUE);
+		open_device((uintptr_t)table + 1, (uintptr_t)available + 1, (uintptr_t)used + 1,
+			    QUEUE);
 		write32(DEVICE + QUEUE_NOTIFY, 0);
 		open_device((uintptr_t)table, (uintptr_t)available, (uintptr_t)used, 0);
 		write32(DEVICE + QUEUE_NOTIFY, 0);

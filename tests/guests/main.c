@@ -28,7 +28,7 @@ void print(const char *text)
 void print_number(uint64_t number)
 {
 	for (int shift = 60; shift >= 0; shift -= 4)
-		out8(COM1, (uint8_t)"0123456789abcdef"[number >> shift & 15]);
+		out8(COM1, (uint8_t) "0123456789abcdef"[number >> shift & 15]);
 }
 
 const char *option(const char *name)
@@ -77,6 +77,7 @@ uint32_t option_number(const char *name, uint32_t otherwise)
 	return number;
 }
 
+/* No interrupt table, and a selector beyond the GDT: #GP, #DF, shutdown. */
 static void triple_fault(void)
 {
 	struct {
@@ -84,7 +85,7 @@ static void triple_fault(void)
 		uint64_t base;
 	} __attribute__((packed)) none = {0, 0};
 
-	__asm__ volatile("lidt %0\n\tint3" : : "m"(none));
+	__asm__ volatile("lidt %0\n\tmov %1, %%ds" : : "m"(none), "r"(0xfff8));
 }
 
 /* An instruction that KVM's emulator does not know, on memory that needs it. */
