@@ -62,10 +62,8 @@ static void destroy(struct gp_sampler *session)
 {
 	for (unsigned i = 0; session->vcpus && i < session->vcpu_count; i++)
 		fxt_ring_deinit(&session->vcpus[i].ring);
-	if (session->vcpus) {
-		munlock(session->vcpus, session->vcpu_count * sizeof(*session->vcpus));
-		free(session->vcpus);
-	}
+	if (session->vcpus)
+		munmap(session->vcpus, session->vcpu_count * sizeof(*session->vcpus));
 	pthread_mutex_destroy(&session->state_lock);
 	pthread_mutex_destroy(&session->read_lock);
 	free(session);
@@ -76,11 +74,14 @@ static gp_status_t prepare(struct gp_sampler *session, const gp_sampler_config_t
 	uint64_t ring_bytes = ring_bytes_for(config);
 	size_t bytes = session->vcpu_count * sizeof(*session->vcpus);
 
-	session->vcpus = aligned_alloc(alignof(struct sampler_vcpu), bytes);
-	if (!session->vcpus)
+	/* Pages of its own: unmapping them is all it takes to unlock them. */
+	session->vcpus = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (session->vcpus == MAP_FAILED) {
+		session->vcpus = NULL;
 		return GP_ERR_NO_MEMORY;
-	memset(session->vcpus, 0, bytes); /* touched, too */
-	mlock(session->vcpus, bytes);     /* as far as the limit allows; the rings tell */
+	}
+	mlock(session->vcpus, bytes); /* as far as the limit allows; the rings tell */
 	for (unsigned i = 0; i < session->vcpu_count; i++) {
 		struct sampler_vcpu *vcpu = &session->vcpus[i];
 		gp_status_t status = fxt_ring_init(&vcpu->ring, ring_bytes, NULL);

@@ -157,7 +157,10 @@ gp_status_t tick_start(struct sampler_vcpu *vcpu)
 	event.sigev_value.sival_ptr = (void *)(uintptr_t)vcpu->tick_value;
 	if (timer_create(CLOCK_MONOTONIC, &event, &vcpu->timer)) {
 		give_slot_back(vcpu);
-		return GP_ERR_NO_RESOURCES;
+		/* Between the question above and here the vCPU may have ended. */
+		return session->target->ops->tick_thread(session->target, vcpu->index)
+			       ? GP_ERR_NO_RESOURCES
+			       : GP_OK;
 	}
 	/* A relative first expiry; the kernel adds the interval to the expiry, not to the time it
 	 * was handled, so that there is no drift. */

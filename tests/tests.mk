@@ -29,9 +29,30 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/libguestprof.a
 	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
 .PRECIOUS: $(BUILD)/obj/tests/%.o
 
+# The tiny guests of the kvm floor: one program, built once for each addressing mode. Always by gcc:
+# its -O0 gives every function a frame, leaves included, which -O1 with frame pointers does not.
+GUEST_CC ?= gcc
+GUEST_CFLAGS := -std=gnu17 -Wall -Wextra -Werror -ffreestanding -fno-pic -fno-pie -O0 -g0 \
+	-fno-omit-frame-pointer -fno-stack-protector \
+	-fno-asynchronous-unwind-tables -fcf-protection=none -mgeneral-regs-only -mno-red-zone
+GUEST_SOURCES := tests/guests/entry.S $(wildcard tests/guests/*.c)
+GUEST_MODES := long5 long4 pae paged32 flat32
+GUEST_FLAGS_long5 := -DGUEST_LEVELS=5 -m64
+GUEST_FLAGS_long4 := -DGUEST_LEVELS=4 -m64
+GUEST_FLAGS_pae := -DGUEST_LEVELS=3 -m32
+GUEST_FLAGS_paged32 := -DGUEST_LEVELS=2 -m32
+GUEST_FLAGS_flat32 := -DGUEST_LEVELS=0 -m32
+GUESTS := $(GUEST_MODES:%=$(BUILD)/tests/guests/%)
+$(GUESTS): $(BUILD)/tests/guests/%: $(GUEST_SOURCES) tests/guests/guest.h tests/guests/guest.ld tests/tests.mk
+	$(call say,GUEST,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(GUEST_CC) $(GUEST_CFLAGS) $(GUEST_FLAGS_$*) -nostdlib -static -no-pie \
+		-Wl,-T,tests/guests/guest.ld -Wl,--build-id=none -Wl,-z,noexecstack \
+		-Wl,-z,max-page-size=4096 -o $@ $(GUEST_SOURCES)
+
 .PHONY: unit-tests kvm-tests thread-tests benches
 unit-tests: $(UNIT_TESTS)
-kvm-tests: $(KVM_TESTS)
+kvm-tests: $(KVM_TESTS) $(GUESTS)
 thread-tests: $(call programs,thread)
 benches: $(BENCHES)
 

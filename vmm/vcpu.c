@@ -444,6 +444,8 @@ static void *thread_main(void *argument)
 	wait_at(gate);
 	run_loop(vcpu);
 	callbacks->on_end(callbacks->context, vcpu);
+	/* Nobody sends ticks to a thread that will not see them. */
+	atomic_store(&vcpu->thread_id, 0);
 	current_vcpu = NULL;
 	return NULL;
 }

@@ -1,0 +1,285 @@
+/* Samples of guests whose call tree is known: stacks, shares, accounting. */
+#include "tests/kvm/guest_machine.h"
+
+/* Of one round of run_tree(): instructions in the leaves' loops, and a bound on all others. */
+#define LOOP_INSTRUCTIONS 6000.0L
+#define OTHER_INSTRUCTIONS 120.0L
+#define LEAF_FRAME_INSTRUCTIONS 12.0L
+/* 99.9 %, half on each side. */
+#define TAIL 0.0005L
+
+enum { LEAVES = 4 };
+static const char *const leaf_names[LEAVES] = {"leaf_70", "leaf_20", "leaf_8", "leaf_2"};
+static const long double leaf_instructions[LEAVES] = {4200, 1200, 480, 120};
+
+struct seen {
+	struct guest_machine guest;
+	uint64_t first_pc;
+	uint64_t samples;
+	uint64_t in_tree;
+	uint64_t leaves[LEAVES];
+	uint64_t by_vcpu[4];
+	uint64_t right_work[4];
+	uint64_t deepest;
+	uint64_t addressing[16];
+};
+
+static void see(void *context, const struct fxt_sample *sample)
+{
+	struct seen *seen = context;
+	const char *leaf;
+
+	cr_assert(sample->flags & FXT_SAMPLE_TIMESTAMP);
+	if (!(sample->flags & FXT_SAMPLE_STACK))
+		return;
+	if (!seen->samples++)
+		seen->first_pc = sample->stack[0];
+	if (sample->vcpu < 4)
+		seen->by_vcpu[sample->vcpu]++;
+	if (sample->mode == FXT_MODE_HALTED || sample->mode == FXT_MODE_NOT_STARTED ||
+	    sample->addressing == FXT_ADDRESSING_REAL)
+		return;
+	seen->addressing[sample->addressing & 15]++;
+	if (sample->depth > seen->deepest)
+		seen->deepest = sample->depth;
+	assert_exact_stack(&seen->guest, sample);
+	leaf = frame_name(&seen->guest, sample, 0);
+	if (stack_has(&seen->guest, sample, "run_tree"))
+		seen->in_tree++;
+	for (int i = 0; i < LEAVES; i++)
+		seen->leaves[i] += !strcmp(leaf, leaf_names[i]);
+	if (!strncmp(leaf, "cpu_work_", 9))
+		seen->right_work[sample->vcpu & 3] += (uint64_t)(leaf[9] - '0') == sample->vcpu;
+}
+
+/* P(X <= k) of the binomial distribution, by adding up its terms. */
+static long double at_most(uint64_t k, uint64_t n, long double p)
+{
+	long double term = 1, sum;
+
+	for (uint64_t i = 0; i < n; i++)
+		term *= 1 - p;
+	sum = term;
+	for (uint64_t i = 1; i <= k; i++) {
+		term *= (long double)(n - i + 1) / (long double)i * p / (1 - p);
+		sum += term;
+	}
+	return sum;
+}
+
+static void check_share(const char *name, uint64_t k, uint64_t n, long double instructions)
+{
+	long double least = instructions / (LOOP_INSTRUCTIONS + OTHER_INSTRUCTIONS);
+	long double most = (instructions + LEAF_FRAME_INSTRUCTIONS) / LOOP_INSTRUCTIONS;
+
+	cr_assert(at_most(k, n, least) > TAIL && (!k || 1 - at_most(k - 1, n, most) > TAIL),
+		  "%s: %llu of %llu samples cannot be a share of %.2Lf to %.2Lf %%", name,
+		  (unsigned long long)k, (unsigned long long)n, least * 100, most * 100);
+}
+
+static void run_tree_in(const char *mode, enum fxt_addressing addressing)
+{
+	struct seen seen = {0};
+	struct session_data data = {0};
+	struct error error = {0};
+	gp_sampler_t *session;
+	enum machine_end end;
+
+	guest_machine_create(
+		&seen.guest,
+		(struct guest_setup){.mode = mode, .command_line = "run=tree rounds=0"});
+	session = open_session(&seen.guest, 997 * MICROSECOND, 0, 0, 64);
+	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
+	sleep_ns(5 * MILLISECOND); /* a tick comes before the first instruction */
+	end = guest_machine_run(&seen.guest, 3 * SECOND / 2, &error);
+	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
+	check_session(session, 1, &data, see, &seen);
+	cr_assert_eq(seen.first_pc, seen.guest.entry,
+		     "the first sample is at %llx, not at the entry",
+		     (unsigned long long)seen.first_pc);
+	if (console_has(&seen.guest, "no la57"))
+		cr_skip_test("this CPU has no 5-level paging");
+	if (end == MACHINE_TRIPLE_FAULT && addressing != FXT_ADDRESSING_LONG_4 && kvm_is_emulated())
+		cr_skip_test(
+			"the /dev/kvm here emulates guests and does not know this paging mode");
+	cr_assert_eq(end, MACHINE_DURATION, "%s %s", machine_end_string(end), error.text);
+	cr_assert(console_has(&seen.guest, "guest started"));
+	cr_assert_gt(seen.in_tree, 100);
+	cr_assert_geq(seen.addressing[addressing], seen.in_tree);
+	for (int i = 0; i < LEAVES; i++)
+		check_share(leaf_names[i], seen.leaves[i], seen.in_tree, leaf_instructions[i]);
+	gp_sampler_close(session);
+	guest_machine_destroy(&seen.guest);
+	free(data.bytes);
+}
+
+Test(sampling, stacks_and_shares_are_exact_with_4_level_paging)
+{
+	run_tree_in("long4", FXT_ADDRESSING_LONG_4);
+}
+
+Test(sampling, stacks_and_shares_are_exact_with_5_level_paging)
+{
+	run_tree_in("long5", FXT_ADDRESSING_LONG_5);
+}
+
+Test(sampling, stacks_and_shares_are_exact_with_pae)
+{
+	run_tree_in("pae", FXT_ADDRESSING_PAE);
+}
+
+Test(sampling, stacks_and_shares_are_exact_with_32_bit_paging)
+{
+	run_tree_in("paged32", FXT_ADDRESSING_PAGED_32);
+}
+
+Test(sampling, stacks_and_shares_are_exact_without_paging)
+{
+	run_tree_in("flat32", FXT_ADDRESSING_PROTECTED_UNPAGED);
+}
+
+static void run_nested_to(uint32_t depth, uint64_t deepest, bool root_reached)
+{
+	struct seen seen = {0};
+	struct session_data data = {0};
+	struct session_counts counts;
+	gp_sampler_t *session;
+
+	guest_machine_create(&seen.guest,
+			     (struct guest_setup){.command_line = "run=nested rounds=0"});
+	session = open_session(&seen.guest, MILLISECOND, 0, 0, depth);
+	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
+	cr_assert_eq(guest_machine_run(&seen.guest, SECOND / 2, NULL), MACHINE_DURATION);
+	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
+	counts = check_session(session, 1, &data, see, &seen);
+	cr_assert_eq(seen.deepest, deepest, "%llu", (unsigned long long)seen.deepest);
+	cr_assert_eq(counts.ends[FXT_STACK_END_DEPTH] > 0, !root_reached);
+	gp_sampler_close(session);
+	guest_machine_destroy(&seen.guest);
+	free(data.bytes);
+}
+
+Test(sampling, a_deep_stack_is_whole)
+{
+	/* nest() 41 times, run_nested, guest_main, guest_start */
+	run_nested_to(64, 44, true);
+}
+
+Test(sampling, a_stack_over_the_limit_is_cut_and_says_so)
+{
+	run_nested_to(10, 10, false);
+}
+
+Test(sampling, a_halted_vcpu_is_recorded_as_halted)
+{
+	struct seen seen = {0};
+	struct session_data data = {0};
+	struct session_counts counts;
+	gp_sampler_t *session;
+
+	guest_machine_create(&seen.guest, (struct guest_setup){.command_line = "run=idle"});
+	session = open_session(&seen.guest, MILLISECOND, 0, 0, 64);
+	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
+	cr_assert_eq(guest_machine_run(&seen.guest, SECOND / 2, NULL), MACHINE_DURATION);
+	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
+	counts = check_session(session, 1, &data, see, &seen);
+	cr_assert_gt(counts.totals.full, 10);
+	/* It ran a few thousand instructions before. */
+	cr_assert_gt(counts.modes[FXT_MODE_HALTED], counts.totals.full / 2, "%llu of %llu",
+		     (unsigned long long)counts.modes[FXT_MODE_HALTED],
+		     (unsigned long long)counts.totals.full);
+	gp_sampler_close(session);
+	guest_machine_destroy(&seen.guest);
+	free(data.bytes);
+}
+
+Test(sampling, a_vcpu_nobody_started_is_recorded_as_not_started)
+{
+	struct seen seen = {0};
+	struct session_data data = {0};
+	struct session_counts counts;
+	gp_sampler_totals_t second;
+	gp_sampler_t *session;
+
+	guest_machine_create(&seen.guest,
+			     (struct guest_setup){.command_line = "run=tree rounds=0", .vcpus = 2});
+	session = open_session(&seen.guest, MILLISECOND, 0, 0, 64);
+	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
+	cr_assert_eq(guest_machine_run(&seen.guest, SECOND / 2, NULL), MACHINE_DURATION);
+	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
+	counts = check_session(session, 2, &data, see, &seen);
+	cr_assert_eq(gp_sampler_totals(session, 1, &second), GP_OK);
+	cr_assert_gt(second.full, 10);
+	/* Its last tick may have been closed without a look. */
+	cr_assert_geq(counts.modes[FXT_MODE_NOT_STARTED] + 1, second.full);
+	gp_sampler_close(session);
+	guest_machine_destroy(&seen.guest);
+	free(data.bytes);
+}
+
+static void run_on(unsigned vcpus)
+{
+	struct seen seen = {0};
+	struct session_data data = {0};
+	gp_sampler_t *session;
+	char command_line[64], online[64];
+
+	snprintf(command_line, sizeof(command_line), "run=smp rounds=0 cpus=%u", vcpus);
+	snprintf(online, sizeof(online), "cpus %016x\n", vcpus);
+	guest_machine_create(&seen.guest,
+			     (struct guest_setup){.command_line = command_line, .vcpus = vcpus});
+	session = open_session(&seen.guest, MILLISECOND, 0, 0, 64);
+	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
+	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), MACHINE_DURATION);
+	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
+	check_session(session, vcpus, &data, see, &seen);
+	cr_assert(console_has(&seen.guest, online), "not all CPUs came up");
+	for (unsigned i = 0; i < vcpus; i++)
+		cr_assert_gt(seen.right_work[i], 0, "vCPU %u was never seen in its own function",
+			     i);
+	gp_sampler_close(session);
+	guest_machine_destroy(&seen.guest);
+	free(data.bytes);
+}
+
+Test(sampling, one_vcpu)
+{
+	run_on(1);
+}
+
+Test(sampling, two_vcpus_each_in_its_own_function)
+{
+	run_on(2);
+}
+
+Test(sampling, four_vcpus_each_in_its_own_function)
+{
+	run_on(4);
+}
+
+Test(sampling, a_tiny_ring_drops_and_counts_exactly)
+{
+	struct seen seen = {0};
+	struct session_data data = {0};
+	struct session_counts counts;
+	gp_sampler_t *session;
+
+	guest_machine_create(&seen.guest,
+			     (struct guest_setup){.command_line = "run=tree rounds=0"});
+	session = open_session(&seen.guest, 200 * MICROSECOND, 0, 4096, 64);
+	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
+	/* Nobody reads meanwhile. */
+	cr_assert_eq(guest_machine_run(&seen.guest, SECOND / 2, NULL), MACHINE_DURATION);
+	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
+	counts = check_session(session, 1, &data, see, &seen);
+	cr_assert_gt(counts.totals.dropped, 0);
+	cr_assert_eq(counts.data.dropped, counts.totals.dropped,
+		     "drop records in the data say %llu, the session %llu",
+		     (unsigned long long)counts.data.dropped,
+		     (unsigned long long)counts.totals.dropped);
+	cr_assert_eq(counts.totals.ticks,
+		     counts.data.full + counts.data.partial + counts.data.dropped);
+	gp_sampler_close(session);
+	guest_machine_destroy(&seen.guest);
+	free(data.bytes);
+}
