@@ -193,7 +193,7 @@ static void refuse(struct machine_config config, const char *words)
 	config.vcpus = config.vcpus ? config.vcpus : 1;
 	config.memory = config.memory ? config.memory : 16 * MIB;
 	config.console_input_fd = config.console_output_fd = -1;
-	cr_assert_neq(machine_create(&config, &machine, &error), GP_OK, "%s", words);
+	cr_assert_neq(machine_create(&config, &machine, NULL, &error), GP_OK, "%s", words);
 	cr_assert_null(machine);
 	cr_assert(strstr(error.text, words), "'%s' does not say '%s'", error.text, words);
 }
