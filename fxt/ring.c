@@ -146,6 +146,17 @@ bool fxt_ring_write(struct fxt_ring *ring, const uint64_t *record, size_t words,
 	return true;
 }
 
+void fxt_ring_count_drops(struct fxt_ring *ring, uint64_t records, uint64_t first, uint64_t last)
+{
+	if (records == 0)
+		return;
+	if (ring->pending.records == 0)
+		ring->pending.first = first;
+	ring->pending.last = last;
+	ring->pending.records += records;
+	count(&ring->records_dropped, records);
+}
+
 bool fxt_ring_flush_drops(struct fxt_ring *ring)
 {
 	uint64_t produced = atomic_load_explicit(&ring->produced, memory_order_relaxed);

@@ -100,6 +100,10 @@ void fxt_ring_deinit(struct fxt_ring *ring);
  * too, so that the consumer can trust what it finds. */
 bool fxt_ring_write(struct fxt_ring *ring, const uint64_t *record, size_t words, uint64_t now);
 
+/* Producer. Counts `records` records that were never encoded, because there was no room for any of
+ * them, as dropped: the first at `first`, the last at `last`. They have no bytes. */
+void fxt_ring_count_drops(struct fxt_ring *ring, uint64_t records, uint64_t first, uint64_t last);
+
 /* Producer, or anybody once the producer has stopped for good (and that is known through a join or
  * the like). Writes the drop records that no later record brought. True when nothing is pending
  * any more; false: no room, read and call again. */

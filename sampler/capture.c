@@ -8,10 +8,6 @@
 
 #include <signal.h>
 
-/* Partial records written for one stop; a vCPU that was off the host's CPU for long must not
- * stay stopped for long as well. What is beyond is counted as dropped. */
-#define PARTIALS_PER_STOP 4096
-
 #define OPCODE_HLT 0xf4
 #define RESET_VECTOR 0xfff0
 #define CONTINUATION_VCPU_SHIFT 48
@@ -108,15 +104,17 @@ static void count(_Atomic uint64_t *counter, uint64_t more)
 			      memory_order_relaxed);
 }
 
-static void write_record(struct sampler_vcpu *vcpu, const struct fxt_sample *sample,
+/* Writes the record of one tick and counts it as `counter`, or as dropped. */
+static bool write_record(struct sampler_vcpu *vcpu, const struct fxt_sample *sample,
 			 _Atomic uint64_t *counter)
 {
 	uint64_t words[FXT_SAMPLE_WORDS(GP_SAMPLER_DEPTH_MAX)];
 	size_t used = fxt_sample_encode(sample, words, sizeof(words) / sizeof(words[0]));
 
-	count(fxt_ring_write(&vcpu->ring, words, used, sample->timestamp) ? counter
-									  : &vcpu->dropped,
-	      1);
+	bool written = fxt_ring_write(&vcpu->ring, words, used, sample->timestamp);
+
+	count(written ? counter : &vcpu->dropped, 1);
+	return written;
 }
 
 /* The ids of one vCPU: its number + 1 in the high bits, so that no two vCPUs share any. */
@@ -125,48 +123,120 @@ static uint64_t take_continuation(struct sampler_vcpu *vcpu)
 	return (uint64_t)(vcpu->index + 1) << CONTINUATION_VCPU_SHIFT | vcpu->next_continuation++;
 }
 
+/* A tick without a stack of its own. */
+static bool write_partial(struct sampler_vcpu *vcpu, uint64_t continuation, uint64_t timestamp,
+			  bool in_guest)
+{
+	struct fxt_sample sample = {
+		.flags = FXT_SAMPLE_CONTINUATION | FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_VCPU |
+			 FXT_SAMPLE_MODE | FXT_SAMPLE_STACK_END,
+		.continuation = continuation,
+		.timestamp = timestamp,
+		.vcpu = vcpu->index,
+		.mode = in_guest ? FXT_MODE_UNKNOWN : FXT_MODE_IN_VMM,
+		.stack_end = FXT_STACK_END_NOT_WALKED,
+	};
+
+	return write_record(vcpu, &sample, &vcpu->partial);
+}
+
+/* Ticks that have no room at all: counted, and told by the next drop record. */
+static void drop_ticks(struct sampler_vcpu *vcpu, uint64_t ticks, uint64_t first, uint64_t last)
+{
+	count(&vcpu->dropped, ticks);
+	fxt_ring_count_drops(&vcpu->ring, ticks, first, last);
+}
+
 /* Writes all pending ticks but the very last as partial records, with `continuation` (taken when
- * the first one is needed). Returns the last run's time and whether it was in the guest. */
+ * the first one is needed). Returns the last run; its count is 0 when nothing was pending. The
+ * time it takes is bounded by the ring's size: once it is full the rest is counted at once. */
 static struct pending_run write_partials(struct sampler_vcpu *vcpu, uint64_t *continuation)
 {
 	uint64_t period = vcpu->session->period_ns;
-	unsigned head = vcpu->head, budget = PARTIALS_PER_STOP;
 	struct pending_run last = {0};
+	unsigned head = vcpu->head;
 
 	atomic_signal_fence(memory_order_acquire);
-	if (vcpu->unread_drops) {
-		count(&vcpu->dropped, vcpu->unread_drops);
-		vcpu->unread_drops = 0;
-	}
 	while (vcpu->tail != head) {
 		struct pending_run run = vcpu->runs[vcpu->tail];
 		bool is_last = (vcpu->tail + 1) % PENDING_RUNS == head;
 		uint64_t partials = run.count - (is_last ? 1 : 0);
+		uint64_t first = run.last - (run.count - 1) * period;
 
 		vcpu->tail = (vcpu->tail + 1) % PENDING_RUNS;
 		for (uint64_t i = 0; i < partials; i++) {
-			struct fxt_sample sample = {
-				.flags = FXT_SAMPLE_CONTINUATION | FXT_SAMPLE_TIMESTAMP |
-					 FXT_SAMPLE_VCPU | FXT_SAMPLE_MODE | FXT_SAMPLE_STACK_END,
-				.timestamp = run.last - (run.count - 1 - i) * period,
-				.vcpu = vcpu->index,
-				.mode = run.in_guest ? FXT_MODE_UNKNOWN : FXT_MODE_IN_VMM,
-				.stack_end = FXT_STACK_END_NOT_WALKED,
-			};
-
-			if (!budget) {
-				count(&vcpu->dropped, partials - i);
-				break;
-			}
-			budget--;
 			if (!*continuation)
 				*continuation = take_continuation(vcpu);
-			sample.continuation = *continuation;
-			write_record(vcpu, &sample, &vcpu->partial);
+			if (write_partial(vcpu, *continuation, first + i * period, run.in_guest))
+				continue;
+			if (i + 1 < partials)
+				drop_ticks(vcpu, partials - i - 1, first + (i + 1) * period,
+					   run.last);
+			break;
 		}
 		last = run;
 	}
+	if (vcpu->overflow.count) {
+		struct pending_run over = vcpu->overflow;
+
+		vcpu->overflow = (struct pending_run){0};
+		drop_ticks(vcpu, over.count, over.last, over.last);
+	}
 	return last;
+}
+
+/* Closes what is pending; producing. */
+static void finish(struct sampler_vcpu *vcpu)
+{
+	uint64_t continuation = 0;
+	struct pending_run last = write_partials(vcpu, &continuation);
+
+	if (last.count) {
+		/* The session ends before this tick's stop: the record closes what is open and
+		 * says that nobody looked. */
+		struct fxt_sample sample = {
+			.flags = FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_VCPU | FXT_SAMPLE_MODE |
+				 FXT_SAMPLE_STACK_END | (continuation ? FXT_SAMPLE_COMPLETION : 0),
+			.completion = continuation,
+			.timestamp = last.last,
+			.vcpu = vcpu->index,
+			.mode = last.in_guest ? FXT_MODE_UNKNOWN : FXT_MODE_IN_VMM,
+			.stack_end = FXT_STACK_END_NOT_WALKED,
+		};
+
+		write_record(vcpu, &sample, &vcpu->full);
+	}
+	/* What does not fit is written when the reader has made room. */
+	fxt_ring_flush_drops(&vcpu->ring);
+	atomic_store_explicit(&vcpu->quiet, true, memory_order_release);
+}
+
+void capture_finish(struct sampler_vcpu *vcpu)
+{
+	vcpu->producing = true;
+	atomic_signal_fence(memory_order_seq_cst);
+	finish(vcpu);
+	atomic_signal_fence(memory_order_seq_cst);
+	vcpu->producing = false;
+}
+
+/* Ends producing. The last signal of a stopping session may come while the handler finds us
+ * producing, and then leaves its work to us; or just behind that, and then does it itself. It must
+ * be done once: after it the ring belongs to the reader. */
+static void stop_producing(struct sampler_vcpu *vcpu)
+{
+	for (;;) {
+		atomic_signal_fence(memory_order_seq_cst);
+		vcpu->producing = false;
+		atomic_signal_fence(memory_order_seq_cst);
+		if (!atomic_load_explicit(&vcpu->stopping, memory_order_acquire) ||
+		    atomic_load_explicit(&vcpu->quiet, memory_order_relaxed))
+			return;
+		vcpu->producing = true;
+		atomic_signal_fence(memory_order_seq_cst);
+		if (!atomic_load_explicit(&vcpu->quiet, memory_order_relaxed))
+			finish(vcpu);
+	}
 }
 
 static void publish_registers(struct sampler_vcpu *vcpu, const struct guest_cpu *cpu)
@@ -215,41 +285,7 @@ static void capture_session(struct sampler_vcpu *vcpu, const struct stop *stop)
 		write_record(vcpu, &sample, &vcpu->full);
 		publish_registers(vcpu, stop->cpu);
 	}
-	atomic_signal_fence(memory_order_seq_cst);
-	vcpu->producing = false;
-	/* A stop that came meanwhile left its work to us. */
-	if (atomic_load_explicit(&vcpu->stopping, memory_order_acquire))
-		capture_finish(vcpu);
-}
-
-void capture_finish(struct sampler_vcpu *vcpu)
-{
-	uint64_t continuation = 0;
-	struct pending_run last;
-
-	vcpu->producing = true;
-	atomic_signal_fence(memory_order_seq_cst);
-	last = write_partials(vcpu, &continuation);
-	if (last.count) {
-		/* The session ends before this tick's stop: the record closes what is open and
-		 * says that nobody looked. */
-		struct fxt_sample sample = {
-			.flags = FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_VCPU | FXT_SAMPLE_MODE |
-				 FXT_SAMPLE_STACK_END | (continuation ? FXT_SAMPLE_COMPLETION : 0),
-			.completion = continuation,
-			.timestamp = last.last,
-			.vcpu = vcpu->index,
-			.mode = last.in_guest ? FXT_MODE_UNKNOWN : FXT_MODE_IN_VMM,
-			.stack_end = FXT_STACK_END_NOT_WALKED,
-		};
-
-		write_record(vcpu, &sample, &vcpu->full);
-	}
-	/* What does not fit is written when the reader has made room. */
-	fxt_ring_flush_drops(&vcpu->ring);
-	atomic_signal_fence(memory_order_seq_cst);
-	vcpu->producing = false;
-	atomic_store_explicit(&vcpu->quiet, true, memory_order_release);
+	stop_producing(vcpu);
 }
 
 /* Keeps sessions from being freed while a tick thread uses them. */
@@ -322,7 +358,10 @@ void sampler_vcpu_ended(struct sampler_target *target, unsigned vcpu)
 
 		if (!session || vcpu >= session->vcpu_count)
 			continue;
-		capture_finish(&session->vcpus[vcpu]);
+		/* A session that does not run owes nothing, and its ring is the reader's. */
+		if (atomic_load(&session->vcpus[vcpu].armed) &&
+		    !atomic_load(&session->vcpus[vcpu].quiet))
+			capture_finish(&session->vcpus[vcpu]);
 		atomic_store_explicit(&session->vcpus[vcpu].ended, true, memory_order_release);
 	}
 	leave(target);

@@ -136,7 +136,7 @@ static void write_head(struct recorder *recorder)
 		fxt_argument_u64(FXT_SESSION_PERIOD, config->period_ns),
 		fxt_argument_u64(FXT_SESSION_DEPTH, config->depth),
 		fxt_argument_u64(FXT_SESSION_VCPUS, recorder->vcpu_count),
-		fxt_argument_text(FXT_SESSION_TICK_SOURCE, "timer"),
+		text_argument(FXT_SESSION_TICK_SOURCE, config->tick_source),
 		fxt_argument_u64(FXT_SESSION_MEMORY, config->memory_bytes),
 		text_argument(FXT_SESSION_KERNEL, config->kernel),
 		text_argument(FXT_SESSION_COMMAND_LINE, config->command_line),

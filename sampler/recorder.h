@@ -27,6 +27,7 @@ struct recorder_config {
 
 	/* What the file says about the session. Texts may be NULL. */
 	uint64_t period_ns;
+	const char *tick_source;
 	uint32_t depth;
 	uint64_t memory_bytes;
 	const char *kernel;

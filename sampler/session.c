@@ -12,6 +12,7 @@
 /* A reader may stall this long without loss, with the default size of rings. */
 #define RING_SECONDS_NS (NS_PER_SECOND * 5 / 4)
 #define RING_DEPTH 64
+#define RING_TICKS 5000
 #define RING_BYTES_MIN UINT64_C(65536)
 #define RING_BYTES_MAX (UINT64_C(1) << 30)
 
@@ -38,6 +39,13 @@ static bool config_is_valid(const gp_sampler_config_t *config)
 		return false;
 	if (config->flags & ~GP_SAMPLER_SHARED)
 		return false;
+	if (config->source > GP_TICK_INSTRUCTIONS ||
+	    config->jitter_percent > GP_SAMPLER_JITTER_MAX ||
+	    (config->jitter_percent && config->source != GP_TICK_TIMER))
+		return false;
+	if (!config->vcpus != !config->vcpu_count || !config->processes != !config->process_count ||
+	    !config->threads != !config->thread_count)
+		return false;
 	if (config->ring_bytes &&
 	    (config->ring_bytes < FXT_RING_BYTES_MIN || config->ring_bytes > RING_BYTES_MAX ||
 	     (config->ring_bytes & (config->ring_bytes - 1))))
@@ -45,10 +53,28 @@ static bool config_is_valid(const gp_sampler_config_t *config)
 	return true;
 }
 
+/* Marks the vCPUs the filter leaves out. */
+static gp_status_t apply_filter(struct gp_sampler *session, const gp_sampler_config_t *config)
+{
+	if (config->process_count || config->thread_count)
+		return GP_ERR_NOT_SUPPORTED;
+	for (unsigned i = 0; config->vcpus && i < session->vcpu_count; i++)
+		session->vcpus[i].excluded = true;
+	for (size_t i = 0; i < config->vcpu_count; i++) {
+		if (config->vcpus[i] >= session->vcpu_count)
+			return GP_ERR_INVALID_ARGS;
+		session->vcpus[config->vcpus[i]].excluded = false;
+	}
+	return GP_OK;
+}
+
 static uint64_t ring_bytes_for(const gp_sampler_config_t *config)
 {
 	uint64_t depth = config->max_depth < RING_DEPTH ? config->max_depth : RING_DEPTH;
-	uint64_t needed = RING_SECONDS_NS / config->period_ns * FXT_SAMPLE_WORDS(depth) * 8;
+	/* How often a hardware event comes nobody knows before: enough for the promised rate. */
+	bool by_time = config->source == GP_TICK_TIMER || config->source == GP_TICK_CPU_CLOCK;
+	uint64_t ticks = by_time ? RING_SECONDS_NS / config->period_ns : RING_TICKS;
+	uint64_t needed = ticks * FXT_SAMPLE_WORDS(depth) * 8;
 	uint64_t bytes = RING_BYTES_MIN;
 
 	if (config->ring_bytes)
@@ -145,10 +171,15 @@ gp_status_t gp_sampler_create(gp_target_t *target, uint32_t options,
 	session->period_ns = config->period_ns;
 	session->max_depth = config->max_depth;
 	session->flags = config->flags;
+	session->kind = (enum gp_tick_source)config->source;
+	session->source = config->source == GP_TICK_TIMER ? &tick_timer_source : &tick_perf_source;
+	session->jitter_percent = config->jitter_percent;
 	session->vcpu_count = target->ops->vcpu_count(target);
 	pthread_mutex_init(&session->state_lock, NULL);
 	pthread_mutex_init(&session->read_lock, NULL);
 	status = prepare(session, config);
+	if (!status)
+		status = apply_filter(session, config);
 	if (!status)
 		status = enlist(target, session);
 	if (status) {

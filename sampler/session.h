@@ -1,8 +1,10 @@
 /* A sampler session as its own parts see it. Private to sampler/.
  *
- * session.c   the API: create, start, stop, read, close
- * tick.c      timers and the signal handler: ticks become pending
- * capture.c   a stopped vCPU: pending ticks become records
+ * session.c      the API: create, start, stop, read, close
+ * tick.c         the signal handler: ticks become pending
+ * tick_timer.c   where ticks come from: POSIX timers
+ * tick_perf.c    where ticks come from: perf events
+ * capture.c      a stopped vCPU: pending ticks become records
  */
 #ifndef SAMPLER_SESSION_H
 #define SAMPLER_SESSION_H
@@ -13,6 +15,7 @@
 
 #include <guestprof/sampler.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -20,7 +23,9 @@
 #include <time.h>
 
 /* Ticks that came between two stops of a vCPU, as runs: `count` ticks, `period` apart, the
- * last one at `last`. More runs than this before one stop are counted as dropped. */
+ * last one at `last`. A ring with one free place. Neighbours that are alike become one run, so
+ * that it fills only when a vCPU goes in and out of the guest often without ever stopping,
+ * which a pending kick forbids; what finds it full nevertheless is counted as dropped. */
 #define PENDING_RUNS 32
 
 struct pending_run {
@@ -41,9 +46,15 @@ struct sampler_vcpu {
 
 	struct gp_sampler *session;
 	unsigned index;
+
+	/* The tick source: start and stop; its handler on the tick thread. */
+	_Atomic bool armed;  /* between tick_start() and tick_stop() */
+	bool excluded;       /* by the session's filter */
+	uint64_t tick_value; /* the slot that a signal finds us by; see tick.c */
 	timer_t timer;
-	bool has_timer;
-	uint64_t tick_value; /* what the timer's signal carries */
+	int perf_fd;
+	uint64_t next_tick_ns; /* jitter: the next tick's nominal time, CLOCK_MONOTONIC */
+	uint64_t random;       /* jitter: state of the generator */
 
 	/* Tick thread and its signal handler only. The handler writes runs[head], capture reads
 	 * from tail; both on one thread, so that compiler fences suffice. */
@@ -52,7 +63,7 @@ struct sampler_vcpu {
 	volatile unsigned tail;
 	volatile bool producing; /* the ring is being written: the handler must not */
 	uint64_t next_continuation;
-	uint64_t unread_drops; /* ticks that found no room in `runs` */
+	struct pending_run overflow; /* ticks that found no room in `runs` */
 
 	/* Tick thread writes, any thread reads. */
 	_Atomic uint64_t ticks;
@@ -74,6 +85,9 @@ struct gp_sampler {
 	uint64_t period_ns;
 	unsigned max_depth;
 	uint32_t flags;
+	const struct tick_source *source;
+	enum gp_tick_source kind;
+	unsigned jitter_percent;
 
 	pthread_mutex_t state_lock; /* start, stop */
 	bool running;
@@ -87,12 +101,35 @@ struct gp_sampler {
 	struct sampler_vcpu *vcpus;
 };
 
+/* Where ticks come from: signals (TICK_SIGNAL) to the vCPU's tick thread. */
+struct tick_source {
+	/* Required. Lets signals come. `thread` is the tick thread. Statuses of
+	 * gp_sampler_start(). */
+	gp_status_t (*start)(struct sampler_vcpu *vcpu, pid_t thread);
+	/* Required. One more signal, now, and none after it. */
+	void (*last)(struct sampler_vcpu *vcpu);
+	/* Required. Gives back what start() took. */
+	void (*stop)(struct sampler_vcpu *vcpu);
+	/* Required. In the signal handler: how many ticks the signal stands for, at least 1. Sees
+	 * to the next one where the source does not repeat by itself. */
+	uint64_t (*signalled)(struct sampler_vcpu *vcpu, const siginfo_t *info);
+};
+
+extern const struct tick_source tick_timer_source;
+extern const struct tick_source tick_perf_source;
+
 /* tick.c */
 
-/* Arms the vCPU's timer. GP_ERR_NO_RESOURCES when there is none left. */
+#define TICK_SIGNAL (SIGRTMIN + 2)
+
+/* For sources whose signals carry a descriptor instead of a value: signals of `fd` are those of
+ * tick_value `value` (0: nobody's any more). False: too large a descriptor. */
+bool tick_bind_descriptor(int fd, uint64_t value);
+
+/* Starts the vCPU's tick source. Statuses of gp_sampler_start(). */
 gp_status_t tick_start(struct sampler_vcpu *vcpu);
 
-/* Disarms it and waits until its tick thread has written all that is pending. */
+/* Stops it and waits until its tick thread has written all that is pending. */
 void tick_stop(struct sampler_vcpu *vcpu);
 
 /* Nanoseconds of CLOCK_BOOTTIME. Async-signal-safe, no system call where there is a vDSO. */
@@ -100,7 +137,7 @@ uint64_t boot_time_ns(void);
 
 static inline bool tick_is_pending(const struct sampler_vcpu *vcpu)
 {
-	return vcpu->head != vcpu->tail || vcpu->unread_drops;
+	return vcpu->head != vcpu->tail || vcpu->overflow.count;
 }
 
 /* capture.c */

@@ -1,5 +1,5 @@
-/* Ticks: one CLOCK_MONOTONIC timer per vCPU and session, whose signal goes to the vCPU's own
- * tick thread. */
+/* Ticks: a signal to the vCPU's own tick thread for each; its handler notes the tick and asks for
+ * the vCPU to stop. */
 #include "sampler/session.h"
 
 #include <errno.h>
@@ -7,25 +7,25 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef sigev_notify_thread_id
-#define sigev_notify_thread_id _sigev_un._tid
-#endif
-
-#define TICK_SIGNAL (SIGRTMIN + 2)
-
 #define NS_PER_SECOND UINT64_C(1000000000)
 
-/* A signal may be delivered after its timer was deleted: it was queued before. So it carries no
- * pointer but the number of a slot here and that slot's generation. Closing a session
+/* A signal may be delivered after its source was closed: it was queued before. So it carries no
+ * pointer but the number of a slot here and that slot's generation. Stopping a session
  * empties its slots, then waits until no handler is inside one. */
 #define SLOT_COUNT 1024
 #define SLOT_BITS 16
+#define SLOT_MASK ((UINT64_C(1) << SLOT_BITS) - 1)
+
+/* Descriptors that tick; a signal of one carries only its number. A late signal of a closed
+ * descriptor whose number is in use again counts as one tick too many, with no other harm. */
+#define DESCRIPTORS 65536
 
 static struct tick_slot {
 	_Atomic(struct sampler_vcpu *) vcpu;
 	_Atomic uint64_t generation;
 	_Atomic unsigned handlers_inside;
 } slots[SLOT_COUNT];
+static _Atomic uint64_t descriptor_values[DESCRIPTORS];
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
 
@@ -40,50 +40,66 @@ uint64_t boot_time_ns(void)
 /* Tick thread, in the signal handler, which does not interrupt itself. */
 static void note_ticks(struct sampler_vcpu *vcpu, uint64_t count, bool in_guest)
 {
+	struct pending_run run = {boot_time_ns(), count, in_guest};
 	unsigned head = vcpu->head;
+	unsigned previous = (head + PENDING_RUNS - 1) % PENDING_RUNS;
 	unsigned next = (head + 1) % PENDING_RUNS;
 
 	atomic_fetch_add_explicit(&vcpu->ticks, count, memory_order_relaxed);
-	if (next == vcpu->tail) {
-		vcpu->unread_drops += count;
+	/* While the runs are being read the newest one may be gone already. */
+	if (!vcpu->producing && head != vcpu->tail && vcpu->runs[previous].in_guest == in_guest) {
+		run.count += vcpu->runs[previous].count;
+		vcpu->runs[previous] = run;
 		return;
 	}
-	vcpu->runs[head] = (struct pending_run){boot_time_ns(), count, in_guest};
+	if (next == vcpu->tail) {
+		run.count += vcpu->overflow.count;
+		vcpu->overflow = run;
+		return;
+	}
+	vcpu->runs[head] = run;
 	atomic_signal_fence(memory_order_release);
 	vcpu->head = next;
 }
 
-static void tick(struct sampler_vcpu *vcpu, int overrun)
+static void tick(struct sampler_vcpu *vcpu, const siginfo_t *info)
 {
 	struct sampler_target *target = vcpu->session->target;
+	uint64_t count;
 
 	if (atomic_load_explicit(&vcpu->stopping, memory_order_acquire)) {
 		/* The last signal: nobody counts it. Where the handler did not interrupt the
 		 * producer it is the producer. */
-		if (!vcpu->producing)
+		if (!vcpu->producing && !atomic_load_explicit(&vcpu->quiet, memory_order_relaxed))
 			capture_finish(vcpu);
 		return;
 	}
-	note_ticks(vcpu, 1 + (overrun > 0 ? (uint64_t)overrun : 0),
-		   target->ops->kick(target, vcpu->index));
+	count = vcpu->session->source->signalled(vcpu, info);
+	note_ticks(vcpu, count, target->ops->kick(target, vcpu->index));
 }
 
 static void handle_tick(int signal, siginfo_t *info, void *context)
 {
-	uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
-	struct tick_slot *slot;
-	struct sampler_vcpu *vcpu;
 	int saved_errno = errno;
+	struct sampler_vcpu *vcpu;
+	struct tick_slot *slot;
+	uint64_t value;
 
 	(void)signal;
 	(void)context;
-	if (info->si_code != SI_TIMER || (value & ((1u << SLOT_BITS) - 1)) >= SLOT_COUNT)
+	if (info->si_code == SI_TIMER)
+		value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
+	else if (info->si_code == POLL_IN && info->si_fd >= 0 && info->si_fd < DESCRIPTORS)
+		value = atomic_load(&descriptor_values[info->si_fd]);
+	else
+		return; /* somebody else's */
+	if (!value || (value & SLOT_MASK) >= SLOT_COUNT)
 		return;
-	slot = &slots[value & ((1u << SLOT_BITS) - 1)];
+	slot = &slots[value & SLOT_MASK];
 	atomic_fetch_add(&slot->handlers_inside, 1);
 	vcpu = atomic_load(&slot->vcpu);
 	if (vcpu && atomic_load(&slot->generation) == value >> SLOT_BITS)
-		tick(vcpu, info->si_overrun);
+		tick(vcpu, info);
 	atomic_fetch_sub(&slot->handlers_inside, 1);
 	errno = saved_errno;
 }
@@ -95,6 +111,14 @@ static void install_handler(void)
 
 	sigemptyset(&action.sa_mask);
 	sigaction(TICK_SIGNAL, &action, NULL);
+}
+
+bool tick_bind_descriptor(int fd, uint64_t value)
+{
+	if (fd < 0 || fd >= DESCRIPTORS)
+		return false;
+	atomic_store(&descriptor_values[fd], value);
+	return true;
 }
 
 static bool take_slot(struct sampler_vcpu *vcpu)
@@ -122,71 +146,49 @@ static void pause_briefly(void)
 
 static void give_slot_back(const struct sampler_vcpu *vcpu)
 {
-	struct tick_slot *slot = &slots[vcpu->tick_value & ((1u << SLOT_BITS) - 1)];
+	struct tick_slot *slot = &slots[vcpu->tick_value & SLOT_MASK];
 
 	atomic_store(&slot->vcpu, NULL);
 	while (atomic_load(&slot->handlers_inside))
 		pause_briefly();
 }
 
-static struct timespec timespec_of(uint64_t ns)
-{
-	return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_SECOND),
-				 .tv_nsec = (long)(ns % NS_PER_SECOND)};
-}
-
 gp_status_t tick_start(struct sampler_vcpu *vcpu)
 {
 	const struct gp_sampler *session = vcpu->session;
 	pid_t thread = session->target->ops->tick_thread(session->target, vcpu->index);
-	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = TICK_SIGNAL};
-	/* vCPUs tick one after the other, not all at once, so that they do not queue up for
-	 * the host's CPUs. */
-	uint64_t first = session->period_ns * (vcpu->index + 1) / session->vcpu_count;
-	struct itimerspec interval = {.it_value = timespec_of(first ? first : 1),
-				      .it_interval = timespec_of(session->period_ns)};
+	gp_status_t status;
 
-	if (!thread || atomic_load(&vcpu->ended))
-		return GP_OK; /* this vCPU is gone; its data stays */
+	if (vcpu->excluded || !thread || atomic_load(&vcpu->ended))
+		return GP_OK; /* not asked for, or gone; its data stays */
 	pthread_once(&handler_once, install_handler);
 	atomic_store(&vcpu->stopping, false);
 	atomic_store(&vcpu->quiet, false);
 	if (!take_slot(vcpu))
 		return GP_ERR_NO_RESOURCES;
-	event.sigev_notify_thread_id = thread;
-	event.sigev_value.sival_ptr = (void *)(uintptr_t)vcpu->tick_value;
-	if (timer_create(CLOCK_MONOTONIC, &event, &vcpu->timer)) {
-		give_slot_back(vcpu);
-		/* Between the question above and here the vCPU may have ended. */
-		return session->target->ops->tick_thread(session->target, vcpu->index)
-			       ? GP_ERR_NO_RESOURCES
-			       : GP_OK;
-	}
-	/* A relative first expiry; the kernel adds the interval to the expiry, not to the time it
-	 * was handled, so that there is no drift. */
-	if (timer_settime(vcpu->timer, 0, &interval, NULL)) {
-		timer_delete(vcpu->timer);
-		give_slot_back(vcpu);
-		return GP_ERR_NO_RESOURCES;
-	}
-	vcpu->has_timer = true;
-	return GP_OK;
+	atomic_store(&vcpu->armed, true);
+	status = session->source->start(vcpu, thread);
+	if (!status)
+		return GP_OK;
+	atomic_store(&vcpu->armed, false);
+	give_slot_back(vcpu);
+	/* Between the question above and here the vCPU may have ended. */
+	return session->target->ops->tick_thread(session->target, vcpu->index) ? status : GP_OK;
 }
 
 void tick_stop(struct sampler_vcpu *vcpu)
 {
-	const struct sampler_target *target = vcpu->session->target;
-	struct itimerspec once = {.it_value = {.tv_nsec = 1}};
+	const struct gp_sampler *session = vcpu->session;
 
-	if (!vcpu->has_timer)
+	if (!atomic_load(&vcpu->armed))
 		return;
 	atomic_store(&vcpu->stopping, true);
 	/* One more signal, so that the tick thread looks, also when its vCPU sleeps in KVM. */
-	timer_settime(vcpu->timer, 0, &once, NULL);
+	session->source->last(vcpu);
 	while (!atomic_load(&vcpu->quiet) && !atomic_load(&vcpu->ended) &&
-	       target->ops->tick_thread(target, vcpu->index))
+	       session->target->ops->tick_thread(session->target, vcpu->index))
 		pause_briefly();
-	timer_delete(vcpu->timer);
-	vcpu->has_timer = false;
+	session->source->stop(vcpu);
 	give_slot_back(vcpu);
+	atomic_store(&vcpu->armed, false);
 }

@@ -164,6 +164,30 @@ static gp_status_t confine_reader(void *context, struct error *error)
 	return sandbox_enter_thread(SANDBOX_READER, NULL, error);
 }
 
+static gp_status_t start_error(gp_status_t status, const char *event, struct error *error)
+{
+	switch (status) {
+	case GP_ERR_ACCESS_DENIED:
+		return error_set(
+			error, status,
+			"-e %s: this user may not count events; 'sysctl "
+			"kernel.perf_event_paranoid=1' or CAP_PERFMON allows it, -e timer needs "
+			"nothing",
+			event);
+	case GP_ERR_NOT_SUPPORTED:
+		return error_set(error, status,
+				 "-e %s: this host does not count that event (no performance "
+				 "monitoring unit?); -e timer and -e cpu-clock need none",
+				 event);
+	default:
+		return error_set(
+			error, status,
+			"cannot start the ticks (%s): the limit of pending signals (ulimit -i) "
+			"or of descriptors (ulimit -n) may be reached",
+			gp_status_string(status));
+	}
+}
+
 static gp_status_t start_sampling(struct recording *recording, struct error *error)
 {
 	const struct record_options *options = &recording->options;
@@ -171,11 +195,16 @@ static gp_status_t start_sampling(struct recording *recording, struct error *err
 		.size = sizeof(config),
 		.period_ns = options->period_ns,
 		.max_depth = options->depth,
+		.source = options->source,
+		.jitter_percent = options->jitter_percent,
+		.vcpus = options->sampled_vcpu_count ? options->sampled_vcpus : NULL,
+		.vcpu_count = options->sampled_vcpu_count,
 	};
 	struct recorder_config recorder = {
 		.target = machine_target(recording->machine),
 		.fd = recording->output_fd,
 		.period_ns = options->period_ns,
+		.tick_source = options->event,
 		.depth = options->depth,
 		.memory_bytes = options->machine.memory,
 		.kernel = options->machine.kernel,
@@ -199,11 +228,7 @@ static gp_status_t start_sampling(struct recording *recording, struct error *err
 		return status;
 	status = gp_sampler_start(recording->session, 0);
 	if (status)
-		return error_set(
-			error, status,
-			"cannot start the timers (%s): the limit of pending signals (ulimit "
-			"-i) may be reached",
-			gp_status_string(status));
+		return start_error(status, options->event, error);
 	return GP_OK;
 }
 

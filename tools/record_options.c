@@ -12,6 +12,7 @@
 #define DEFAULT_FREQUENCY 1000
 #define FREQUENCY_MAX 100000
 #define DEFAULT_DEPTH 64
+#define DEFAULT_EVENTS 2000000 /* about a thousand a second on a busy CPU of 2 GHz */
 #define DEFAULT_MEMORY (UINT64_C(512) << 20)
 #define DEFAULT_OUTPUT "guestprof.fxt"
 #define DEFAULT_COMMAND_LINE "console=ttyS0"
@@ -35,6 +36,10 @@ static const char help[] =
 	"Sampling:\n"
 	"  -F, --frequency HZ      samples per second and vCPU (default: 1000; 0: boot, write no "
 	"trace)\n"
+	"      --period N          instead of -F: nanoseconds, or events with -e cycles\n"
+	"  -e, --event NAME        what ticks: timer (default), cpu-clock, cycles, instructions\n"
+	"      --jitter PERCENT    displace each tick at random, 0 to 90 (default: 0)\n"
+	"      --sample-cpus LIST  sample these vCPUs only, such as 0,2-3\n"
 	"      --depth N           most frames per stack, 1 to 1024 (default: 64)\n"
 	"      --symbols FILE[@BASE]  name addresses by this ELF file or System.map too\n"
 	"  -o, --output FILE       the trace (default: " DEFAULT_OUTPUT ")\n"
@@ -147,6 +152,58 @@ static int parse_disk(char *text, struct machine_config *machine)
 	return -1;
 }
 
+/* Adds vCPU `first` to `last`. */
+static bool add_vcpus(struct record_options *options, uint64_t first, uint64_t last)
+{
+	for (uint64_t vcpu = first; vcpu <= last; vcpu++) {
+		if (options->sampled_vcpu_count == MACHINE_VCPUS_MAX)
+			return false;
+		options->sampled_vcpus[options->sampled_vcpu_count++] = (uint32_t)vcpu;
+	}
+	return first <= last;
+}
+
+/* A list such as 0,2-3. */
+static bool parse_vcpus(char *text, struct record_options *options)
+{
+	char *save = NULL;
+
+	for (char *item = strtok_r(text, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
+		char *dash = strchr(item, '-');
+		uint64_t first, last;
+
+		if (dash)
+			*dash = 0;
+		if (!parse_number(item, 0, MACHINE_VCPUS_MAX - 1, &first))
+			return false;
+		last = first;
+		if (dash && !parse_number(dash + 1, 0, MACHINE_VCPUS_MAX - 1, &last))
+			return false;
+		if (!add_vcpus(options, first, last))
+			return false;
+	}
+	return options->sampled_vcpu_count > 0;
+}
+
+static bool parse_event(const char *name, struct record_options *options)
+{
+	static const char *const names[] = {
+		[GP_TICK_TIMER] = "timer",
+		[GP_TICK_CPU_CLOCK] = "cpu-clock",
+		[GP_TICK_CYCLES] = "cycles",
+		[GP_TICK_INSTRUCTIONS] = "instructions",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(name, names[i]))
+			continue;
+		options->source = (gp_tick_source_t)i;
+		options->event = names[i];
+		return true;
+	}
+	return false;
+}
+
 enum long_option {
 	OPTION_DEPTH = 256,
 	OPTION_DURATION,
@@ -155,6 +212,9 @@ enum long_option {
 	OPTION_JSON,
 	OPTION_SYMBOLS,
 	OPTION_NO_SANDBOX,
+	OPTION_PERIOD,
+	OPTION_JITTER,
+	OPTION_SAMPLE_CPUS,
 };
 
 static const struct option long_options[] = {
@@ -165,6 +225,10 @@ static const struct option long_options[] = {
 	{"memory", required_argument, NULL, 'm'},
 	{"disk", required_argument, NULL, 'd'},
 	{"frequency", required_argument, NULL, 'F'},
+	{"period", required_argument, NULL, OPTION_PERIOD},
+	{"event", required_argument, NULL, 'e'},
+	{"jitter", required_argument, NULL, OPTION_JITTER},
+	{"sample-cpus", required_argument, NULL, OPTION_SAMPLE_CPUS},
 	{"depth", required_argument, NULL, OPTION_DEPTH},
 	{"duration", required_argument, NULL, OPTION_DURATION},
 	{"until", required_argument, NULL, OPTION_UNTIL},
@@ -208,6 +272,24 @@ static int parse_option(int option, struct record_options *options)
 		if (!parse_number(optarg, 0, FREQUENCY_MAX, &number))
 			return bad("-F %s: give samples per second, 1 to 100000, or 0", optarg);
 		options->period_ns = number ? (uint64_t)NS_PER_SECOND / number : 0;
+		return -1;
+	case OPTION_PERIOD:
+		if (!parse_number(optarg, GP_SAMPLER_PERIOD_MIN_NS, GP_SAMPLER_PERIOD_MAX_NS,
+				  &options->period_ns))
+			return bad("--period %s: give 10000 (ns or events) or more", optarg);
+		return -1;
+	case 'e':
+		if (!parse_event(optarg, options))
+			return bad("-e %s: give timer, cpu-clock, cycles or instructions", optarg);
+		return -1;
+	case OPTION_JITTER:
+		if (!parse_number(optarg, 0, GP_SAMPLER_JITTER_MAX, &number))
+			return bad("--jitter %s: give percent of the period, 0 to 90", optarg);
+		options->jitter_percent = (uint32_t)number;
+		return -1;
+	case OPTION_SAMPLE_CPUS:
+		if (!parse_vcpus(optarg, options))
+			return bad("--sample-cpus %s: give vCPUs such as 0,2-3", optarg);
 		return -1;
 	case OPTION_DEPTH:
 		if (!parse_number(optarg, 1, 1024, &number))
@@ -264,12 +346,14 @@ int record_options_parse(int argc, char **argv, struct record_options *options)
 			    .console_input_fd = STDIN_FILENO,
 			    .console_output_fd = STDOUT_FILENO},
 		.period_ns = (uint64_t)NS_PER_SECOND / DEFAULT_FREQUENCY,
+		.event = "timer",
 		.depth = DEFAULT_DEPTH,
 		.output = DEFAULT_OUTPUT,
 	};
 	argv[0] = program; /* for getopt's messages */
 	optind = 1;
-	while ((option = getopt_long(argc, argv, "k:i:p:c:m:d:F:o:h", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "k:i:p:c:m:d:F:e:o:h", long_options, NULL)) !=
+	       -1) {
 		int code = parse_option(option, options);
 
 		if (code >= 0)
@@ -279,5 +363,13 @@ int record_options_parse(int argc, char **argv, struct record_options *options)
 		return bad("'%s' is not an option", argv[optind]);
 	if (!options->machine.kernel)
 		return bad("%s", "give a kernel with -k");
+	for (size_t i = 0; i < options->sampled_vcpu_count; i++)
+		if (options->sampled_vcpus[i] >= options->machine.vcpus)
+			return bad("%s", "--sample-cpus names a vCPU that -c does not give");
+	if (options->jitter_percent && options->source != GP_TICK_TIMER)
+		return bad("--jitter and -e %s exclude each other", options->event);
+	if ((options->source == GP_TICK_CYCLES || options->source == GP_TICK_INSTRUCTIONS) &&
+	    options->period_ns == (uint64_t)NS_PER_SECOND / DEFAULT_FREQUENCY)
+		options->period_ns = DEFAULT_EVENTS;
 	return -1;
 }

@@ -4,6 +4,8 @@
 
 #include "vmm/machine.h"
 
+#include <guestprof/sampler.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -11,7 +13,12 @@
 
 struct record_options {
 	struct machine_config machine;
-	uint64_t period_ns; /* 0: boot without sampling */
+	uint64_t period_ns; /* 0: boot without sampling; events for hardware events */
+	const char *event;  /* the tick source's name */
+	gp_tick_source_t source;
+	uint32_t jitter_percent;
+	uint32_t sampled_vcpus[MACHINE_VCPUS_MAX];
+	size_t sampled_vcpu_count; /* 0: all */
 	uint32_t depth;
 	uint64_t duration_ns;
 	uint64_t timeout_ns;

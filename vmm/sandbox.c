@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/kvm.h>
+#include <linux/perf_event.h>
 #include <pthread.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -74,6 +75,7 @@ static const struct rule common_rules[] = {
 
 static const struct rule vcpu_rules[] = {
 	{SCMP_SYS(timerfd_settime), ANY}, /* console output is due soon */
+	{SCMP_SYS(timer_settime), ANY},   /* the next tick, with jitter */
 };
 
 static const struct rule event_loop_rules[] = {
@@ -109,16 +111,17 @@ static const struct rule reader_rules[] = {
 
 /* Main is given these and the reader's: it finishes the trace file. */
 static const struct rule main_rules[] = {
-	{SCMP_SYS(rt_sigtimedwait), ANY},  /* waiting for SIGINT, SIGTERM */
-	{SCMP_SYS(rt_sigsuspend), ANY},    /* the same */
-	{SCMP_SYS(pause), ANY},            /* the same */
-	{SCMP_SYS(epoll_ctl), ANY},        /* taking the loop down */
-	{SCMP_SYS(timer_settime), ANY},    /* stopping the session */
-	{SCMP_SYS(timer_getoverrun), ANY}, /* the session's last count */
-	{SCMP_SYS(timer_delete), ANY},     /* the session's end */
-	{SCMP_SYS(munlock), ANY},          /* giving back its memory */
-	{SCMP_SYS(getrusage), ANY},        /* what the run cost */
-	{SCMP_SYS(sigaltstack), ANY},      /* giving back a signal stack */
+	{SCMP_SYS(rt_sigtimedwait), ANY},            /* waiting for SIGINT, SIGTERM */
+	{SCMP_SYS(rt_sigsuspend), ANY},              /* the same */
+	{SCMP_SYS(pause), ANY},                      /* the same */
+	{SCMP_SYS(epoll_ctl), ANY},                  /* taking the loop down */
+	{SCMP_SYS(timer_settime), ANY},              /* stopping the session */
+	{SCMP_SYS(timer_getoverrun), ANY},           /* the session's last count */
+	{SCMP_SYS(timer_delete), ANY},               /* the session's end */
+	{SCMP_SYS(munlock), ANY},                    /* giving back its memory */
+	{SCMP_SYS(rt_tgsigqueueinfo), THIS_PROCESS}, /* a perf event's last signal */
+	{SCMP_SYS(getrusage), ANY},                  /* what the run cost */
+	{SCMP_SYS(sigaltstack), ANY},                /* giving back a signal stack */
 };
 
 /* ioctl() is allowed for these requests only. For vCPU threads: to their own vCPU. */
@@ -133,11 +136,12 @@ static const uint32_t vcpu_requests[] = {
 static const uint32_t terminal_requests[] = {TCGETS, TCSETS, TCSETSW, TCSETSF};
 
 static const uint32_t main_requests[] = {
-	TIOCGWINSZ,       /* the width of a progress line */
-	KVM_GET_REGS,     /* what stood at the end */
-	KVM_GET_SREGS,    /* the same: CR3 for the symbol snapshot */
-	KVM_GET_MSRS,     /* the same */
-	KVM_GET_MP_STATE, /* the same */
+	TIOCGWINSZ,             /* the width of a progress line */
+	PERF_EVENT_IOC_DISABLE, /* stopping a session of perf events */
+	KVM_GET_REGS,           /* what stood at the end */
+	KVM_GET_SREGS,          /* the same: CR3 for the symbol snapshot */
+	KVM_GET_MSRS,           /* the same */
+	KVM_GET_MP_STATE,       /* the same */
 };
 
 /* Tried by libraries on their own account, without harm when refused. */

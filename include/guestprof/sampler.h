@@ -38,14 +38,43 @@ typedef struct gp_sampler gp_sampler_t;
 #define GP_SAMPLER_PERIOD_MIN_NS UINT64_C(10000)
 #define GP_SAMPLER_PERIOD_MAX_NS UINT64_C(3600000000000)
 #define GP_SAMPLER_DEPTH_MAX 1024
+#define GP_SAMPLER_JITTER_MAX 90
+
+/* What makes a vCPU tick. */
+typedef enum gp_tick_source {
+	/* A CLOCK_MONOTONIC timer: time, also while the vCPU is halted or off the host's CPUs. */
+	GP_TICK_TIMER = 0,
+	/* A perf event on the vCPU's thread (perf_event_open(2)): time that the thread runs on a
+	 * host CPU, so that a halted vCPU does not tick. */
+	GP_TICK_CPU_CLOCK = 1,
+	/* Hardware events of the vCPU's thread while it is in guest mode; they need a host with a
+	 * performance monitoring unit. */
+	GP_TICK_CYCLES = 2,
+	GP_TICK_INSTRUCTIONS = 3,
+} gp_tick_source_t;
 
 typedef struct gp_sampler_config {
 	size_t size;         /* sizeof(gp_sampler_config_t): later versions add fields */
-	uint64_t period_ns;  /* between two ticks of a vCPU; see the limits above */
+	uint64_t period_ns;  /* between two ticks of a vCPU; see the limits above. For hardware
+			      * events the number of events instead, within the same limits */
 	uint32_t max_depth;  /* frames per stack, 1..GP_SAMPLER_DEPTH_MAX */
 	uint32_t flags;      /* GP_SAMPLER_SHARED or 0 */
 	uint64_t ring_bytes; /* per vCPU, a power of two from 4096; 0: holds at least one second
 			      * of samples of up to 64 frames */
+	uint32_t source;     /* gp_tick_source_t */
+	/* GP_TICK_TIMER only: each tick comes earlier or later by up to half this many percent of
+	 * the period, at random, so that it does not walk in step with the guest's own timers; the
+	 * mean rate stays. 0..GP_SAMPLER_JITTER_MAX. */
+	uint32_t jitter_percent;
+	/* Which vCPUs to sample; NULL and 0: all. Copied. */
+	const uint32_t *vcpus;
+	size_t vcpu_count;
+	/* Which guest processes and threads to sample, by id; NULL and 0: all. They need a target
+	 * that can tell which one runs; so far none can: GP_ERR_NOT_SUPPORTED. */
+	const uint64_t *processes;
+	size_t process_count;
+	const uint64_t *threads;
+	size_t thread_count;
 } gp_sampler_config_t;
 
 typedef struct gp_sampler_totals {
@@ -58,8 +87,9 @@ typedef struct gp_sampler_totals {
 /* Opens a session on `target`. `options` must be 0. Memory is mapped, touched and locked now, so
  * that nothing is allocated later.
  * GP_ERR_INVALID_ARGS: options, or config outside its limits. GP_ERR_ALREADY_EXISTS: another
- * session is exclusive, or this one wants to be and there are others. GP_ERR_NO_MEMORY,
- * GP_ERR_NO_RESOURCES. `*out` is set on GP_OK only. */
+ * session is exclusive, or this one wants to be and there are others. GP_ERR_NOT_SUPPORTED: a
+ * filter this target cannot apply. GP_ERR_NO_MEMORY, GP_ERR_NO_RESOURCES (8 sessions per target).
+ * `*out` is set on GP_OK only. */
 GP_EXPORT gp_status_t gp_sampler_create(gp_target_t *target, uint32_t options,
 					const gp_sampler_config_t *config, gp_sampler_t **out);
 

@@ -116,7 +116,8 @@ static inline void guest_machine_create(struct guest_machine *guest, struct gues
 		.until_size = setup.until ? strlen(setup.until) : 0,
 	};
 
-	cr_assert_eq(machine_create(&config, &guest->machine, NULL, &error), GP_OK, "%s", error.text);
+	cr_assert_eq(machine_create(&config, &guest->machine, NULL, &error), GP_OK, "%s",
+		     error.text);
 	cr_assert_eq(machine_start(guest->machine, &error), GP_OK, "%s", error.text);
 }
 
