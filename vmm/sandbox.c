@@ -243,7 +243,7 @@ gp_status_t sandbox_enter_process(struct error *error)
 	 * owner of a machine may attach to it. */
 	if (setrlimit(RLIMIT_CORE, &no_core))
 		return error_set_errno(error, errno, "cannot forbid core dumps");
-	return drop_capabilities(error);
+	return GP_OK;
 }
 
 static int add_rule(scmp_filter_ctx filter, const struct rule *rule)
@@ -347,10 +347,14 @@ gp_status_t sandbox_enter_thread(enum sandbox_thread kind, const struct sandbox_
 {
 	scmp_filter_ctx filter;
 	sigset_t violation;
+	gp_status_t status;
 	int failed;
 
 	if (!sandbox_is_supported())
 		return refuse_under_sanitizer(error);
+	status = drop_capabilities(error);
+	if (status)
+		return status;
 	filter = seccomp_init(SCMP_ACT_TRAP);
 	if (!filter)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the sandbox");

@@ -35,13 +35,15 @@ struct sandbox_fds {
  * makes calls that no table lists. Callers say so loudly and go on unconfined. */
 bool sandbox_is_supported(void);
 
-/* For this thread and those it creates: no_new_privs, no capabilities (the bounding and ambient
- * sets, too, where allowed); for the process: no core dumps and no ptrace by others.
- * Irreversible. Descriptors stay open and usable. GP_ERR_NOT_SUPPORTED as above. */
+/* For this thread and those it creates: no_new_privs; for the process: no core dumps. Irreversible.
+ * Descriptors stay open and usable. GP_ERR_NOT_SUPPORTED as above. */
 gp_status_t sandbox_enter_process(struct error *error);
 
-/* Confines the calling thread, irreversibly. `fds` may be NULL: no restriction by descriptor.
- * GP_ERR_NOT_SUPPORTED as above, or when the kernel has no seccomp filters. */
+/* Confines the calling thread, irreversibly: no capabilities (the kernel keeps them per thread; the
+ * bounding and ambient sets, too, where allowed) and its table of system calls. Main may need a
+ * capability until the session has started (perf events), the others never do. `fds` may
+ * be NULL: no restriction by descriptor. GP_ERR_NOT_SUPPORTED as above, or when the kernel has no
+ * seccomp filters. */
 gp_status_t sandbox_enter_thread(enum sandbox_thread kind, const struct sandbox_fds *fds,
 				 struct error *error);
 

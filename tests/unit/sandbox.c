@@ -250,27 +250,54 @@ Test(sandbox, a_vcpu_thread_reaches_only_its_own_vcpu)
 }
 
 /* Before the threads' filters: what the process itself gave up. */
+/* The value of "Name:" in /proc/PID/status. */
+static unsigned long long status_value(pid_t pid, const char *name)
+{
+	unsigned long long value = ~0ull;
+	char path[64], line[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	file = fopen(path, "r");
+	cr_assert_not_null(file);
+	while (fgets(line, sizeof(line), file))
+		if (!strncmp(line, name, strlen(name)))
+			value = strtoull(line + strlen(name), NULL, 16);
+	fclose(file);
+	return value;
+}
+
 Test(sandbox, privileges_are_gone)
 {
-	int status;
+	int told[2], waits[2], status;
+	char byte = 0;
 	pid_t child;
 
 	if (!sandbox_is_supported())
 		cr_skip_test("built with a sanitizer: there is no sandbox");
+	cr_assert_eq(pipe(told) | pipe(waits), 0);
 	child = fork();
 	if (child == 0) {
-		if (sandbox_enter_process(NULL))
-			_exit(1);
-		if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1)
-			_exit(2);
 		struct rlimit core;
 
+		if (sandbox_enter_process(NULL))
+			_exit(1);
 		if (getrlimit(RLIMIT_CORE, &core) || core.rlim_cur || core.rlim_max)
+			_exit(2);
+		if (sandbox_enter_thread(SANDBOX_MAIN, NULL, NULL))
 			_exit(3);
-		/* Needs CAP_SYS_ADMIN. */
-		if (sethostname("x", 1) != -1 || errno != EPERM)
+		if (write(told[1], &byte, 1) != 1 || read(waits[0], &byte, 1) != 1)
 			_exit(4);
 		_exit(0);
+	}
+	close(told[1]);
+	if (read(told[0], &byte, 1) == 1) {
+		cr_expect_eq(status_value(child, "NoNewPrivs:"), 1);
+		cr_expect_eq(status_value(child, "CapEff:"), 0);
+		cr_expect_eq(status_value(child, "CapPrm:"), 0);
+		cr_expect_eq(status_value(child, "CapAmb:"), 0);
+		cr_expect(geteuid() != 0 || status_value(child, "CapBnd:") == 0);
+		cr_assert_eq(write(waits[1], &byte, 1), 1);
 	}
 	cr_assert_eq(waitpid(child, &status, 0), child);
 	cr_assert(WIFEXITED(status));
