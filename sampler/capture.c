@@ -131,13 +131,12 @@ static struct pending_run write_partials(struct sampler_vcpu *vcpu, uint64_t *co
 {
 	uint64_t period = vcpu->session->period_ns;
 	unsigned head = vcpu->head, budget = PARTIALS_PER_STOP;
+	uint64_t overflowed = vcpu->overflowed;
 	struct pending_run last = {0};
 
 	atomic_signal_fence(memory_order_acquire);
-	if (vcpu->unread_drops) {
-		count(&vcpu->dropped, vcpu->unread_drops);
-		vcpu->unread_drops = 0;
-	}
+	count(&vcpu->dropped, overflowed - vcpu->overflowed_counted);
+	vcpu->overflowed_counted = overflowed;
 	while (vcpu->tail != head) {
 		struct pending_run run = vcpu->runs[vcpu->tail];
 		bool is_last = (vcpu->tail + 1) % PENDING_RUNS == head;

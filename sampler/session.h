@@ -52,7 +52,10 @@ struct sampler_vcpu {
 	volatile unsigned tail;
 	volatile bool producing; /* the ring is being written: the handler must not */
 	uint64_t next_continuation;
-	uint64_t unread_drops; /* ticks that found no room in `runs` */
+	/* Ticks that found no room in `runs`: the handler only adds, capture only looks, so that a
+	 * tick that comes while capture counts is not lost. */
+	volatile uint64_t overflowed;
+	uint64_t overflowed_counted;
 
 	/* Tick thread writes, any thread reads. */
 	_Atomic uint64_t ticks;
@@ -100,7 +103,7 @@ uint64_t boot_time_ns(void);
 
 static inline bool tick_is_pending(const struct sampler_vcpu *vcpu)
 {
-	return vcpu->head != vcpu->tail || vcpu->unread_drops;
+	return vcpu->head != vcpu->tail || vcpu->overflowed != vcpu->overflowed_counted;
 }
 
 /* capture.c */

@@ -45,7 +45,7 @@ static void note_ticks(struct sampler_vcpu *vcpu, uint64_t count, bool in_guest)
 
 	atomic_fetch_add_explicit(&vcpu->ticks, count, memory_order_relaxed);
 	if (next == vcpu->tail) {
-		vcpu->unread_drops += count;
+		vcpu->overflowed += count;
 		return;
 	}
 	vcpu->runs[head] = (struct pending_run){boot_time_ns(), count, in_guest};
@@ -176,13 +176,14 @@ gp_status_t tick_start(struct sampler_vcpu *vcpu)
 void tick_stop(struct sampler_vcpu *vcpu)
 {
 	const struct sampler_target *target = vcpu->session->target;
-	struct itimerspec once = {.it_value = {.tv_nsec = 1}};
+	struct itimerspec soon = {.it_value = {.tv_nsec = 1}, .it_interval = {.tv_nsec = 2000000}};
 
 	if (!vcpu->has_timer)
 		return;
 	atomic_store(&vcpu->stopping, true);
-	/* One more signal, so that the tick thread looks, also when its vCPU sleeps in KVM. */
-	timer_settime(vcpu->timer, 0, &once, NULL);
+	/* One more signal, so that the tick thread looks, also when its vCPU sleeps in KVM; and
+	 * again, should something on its way swallow one, as sanitizers do. */
+	timer_settime(vcpu->timer, 0, &soon, NULL);
 	while (!atomic_load(&vcpu->quiet) && !atomic_load(&vcpu->ended) &&
 	       target->ops->tick_thread(target, vcpu->index))
 		pause_briefly();
