@@ -326,8 +326,8 @@ Test(boot, what_does_not_fit_is_refused)
 	make_bzimage(file_bytes);
 	write_temporary(kernel, file_bytes, SETUP_BYTES + PAYLOAD);
 	memset(line, 'x', sizeof(line) - 1);
-	cr_assert_eq(boot_files_open(kernel, NULL, "", LOAD + INIT_SIZE, &files, &error), GP_OK, "%s",
-		     error.text);
+	cr_assert_eq(boot_files_open(kernel, NULL, "", LOAD + INIT_SIZE, &files, &error), GP_OK,
+		     "%s", error.text);
 	boot_files_close(&files);
 	cr_assert_eq(boot_files_open(kernel, NULL, "", LOAD + INIT_SIZE - 4096, &files, &error),
 		     GP_ERR_NO_MEMORY);
@@ -339,11 +339,13 @@ Test(boot, what_does_not_fit_is_refused)
 	cr_assert_eq(boot_files_open(kernel, NULL, line, 64 << 20, &files, &error),
 		     GP_ERR_INVALID_ARGS);
 	/* An initrd that fills all that is left fits, a byte more does not. */
-	cr_assert_eq(boot_files_open(kernel, kernel, "", LOAD + INIT_SIZE + 17 * 4096, &files, &error),
-		     GP_OK, "%s", error.text);
+	cr_assert_eq(
+		boot_files_open(kernel, kernel, "", LOAD + INIT_SIZE + 17 * 4096, &files, &error),
+		GP_OK, "%s", error.text);
 	boot_files_close(&files);
-	cr_assert_eq(boot_files_open(kernel, kernel, "", LOAD + INIT_SIZE + 16 * 4096, &files, &error),
-		     GP_ERR_NO_MEMORY);
+	cr_assert_eq(
+		boot_files_open(kernel, kernel, "", LOAD + INIT_SIZE + 16 * 4096, &files, &error),
+		GP_ERR_NO_MEMORY);
 	unlink(kernel);
 }
 
@@ -398,7 +400,8 @@ Test(cpuid, every_vcpu_finds_its_place_in_the_topology)
 		if (vcpu == 1)
 			cr_assert_eq(leaf(&table, 0x80000008, 0)->ecx, 2u << 12 | 2);
 		else
-			cr_assert_eq(leaf(&table, 0x80000008, 0)->ecx, 0xffff, "Intel's is reserved");
+			cr_assert_eq(leaf(&table, 0x80000008, 0)->ecx, 0xffff,
+				     "Intel's is reserved");
 	}
 }
 
@@ -409,7 +412,8 @@ Test(cpuid, one_vcpu_is_no_multiprocessor)
 	fill(&table, false);
 	cr_assert_eq(cpuid_for_vcpu(&table, 0, 1, false, NULL), GP_OK);
 	cr_assert_eq(leaf(&table, 1, 0)->edx >> 28 & 1, 0);
-	cr_assert_eq(leaf(&table, 1, 0)->ecx >> 24 & 1, 0, "no TSC deadline timer unless KVM has one");
+	cr_assert_eq(leaf(&table, 1, 0)->ecx >> 24 & 1, 0,
+		     "no TSC deadline timer unless KVM has one");
 	cr_assert_eq(leaf(&table, 4, 3)->eax >> 26, 0);
 }
 
@@ -421,5 +425,6 @@ Test(cpuid, a_full_table_is_told)
 	fill(&table, false);
 	for (table.count = 7; table.count < CPUID_ENTRIES_MAX; table.count++)
 		table.entries[table.count].function = 0x40000000 + table.count;
-	cr_assert_eq(cpuid_for_vcpu(&table, 0, 1, false, &error), GP_ERR_INTERNAL, "%s", error.text);
+	cr_assert_eq(cpuid_for_vcpu(&table, 0, 1, false, &error), GP_ERR_INTERNAL, "%s",
+		     error.text);
 }

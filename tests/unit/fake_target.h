@@ -1,5 +1,5 @@
-/* A sampler target without a machine: threads that play vCPUs. Each runs until it is kicked, then gives
- * its registers, as the contract in sampler/target.h asks. Shared by the unit tests and the
+/* A sampler target without a machine: threads that play vCPUs. Each runs until it is kicked, then
+ * gives its registers, as the contract in sampler/target.h asks. Shared by the unit tests and the
  * program for ThreadSanitizer. */
 #ifndef TESTS_UNIT_FAKE_TARGET_H
 #define TESTS_UNIT_FAKE_TARGET_H
@@ -205,7 +205,8 @@ static inline bool fake_totals_add_up(const gp_sampler_t *session, unsigned vcpu
 	return true;
 }
 
-/* Sessions that come, start, stop and go on a target whose vCPUs tick fast. NULL, or what is wrong. */
+/* Sessions that come, start, stop and go on a target whose vCPUs tick fast. NULL, or what is wrong.
+ */
 static inline const char *fake_stress(unsigned rounds, uint64_t *ticks)
 {
 	static struct fake_target fake;
