@@ -153,6 +153,7 @@ static void drop_ticks(struct sampler_vcpu *vcpu, uint64_t ticks, uint64_t first
 static struct pending_run write_partials(struct sampler_vcpu *vcpu, uint64_t *continuation)
 {
 	uint64_t period = vcpu->session->period_ns;
+	uint64_t overflowed = vcpu->overflowed;
 	struct pending_run last = {0};
 	unsigned head = vcpu->head;
 
@@ -176,11 +177,10 @@ static struct pending_run write_partials(struct sampler_vcpu *vcpu, uint64_t *co
 		}
 		last = run;
 	}
-	if (vcpu->overflow.count) {
-		struct pending_run over = vcpu->overflow;
-
-		vcpu->overflow = (struct pending_run){0};
-		drop_ticks(vcpu, over.count, over.last, over.last);
+	if (overflowed != vcpu->overflowed_counted) {
+		drop_ticks(vcpu, overflowed - vcpu->overflowed_counted, vcpu->overflowed_last,
+			   vcpu->overflowed_last);
+		vcpu->overflowed_counted = overflowed;
 	}
 	return last;
 }

@@ -63,7 +63,11 @@ struct sampler_vcpu {
 	volatile unsigned tail;
 	volatile bool producing; /* the ring is being written: the handler must not */
 	uint64_t next_continuation;
-	struct pending_run overflow; /* ticks that found no room in `runs` */
+	/* Ticks that found no room in `runs`: the handler only adds, capture only looks, so that a
+	 * tick that comes while capture counts is not lost. */
+	volatile uint64_t overflowed;
+	volatile uint64_t overflowed_last; /* ns */
+	uint64_t overflowed_counted;
 
 	/* Tick thread writes, any thread reads. */
 	_Atomic uint64_t ticks;
@@ -137,7 +141,7 @@ uint64_t boot_time_ns(void);
 
 static inline bool tick_is_pending(const struct sampler_vcpu *vcpu)
 {
-	return vcpu->head != vcpu->tail || vcpu->overflow.count;
+	return vcpu->head != vcpu->tail || vcpu->overflowed != vcpu->overflowed_counted;
 }
 
 /* capture.c */

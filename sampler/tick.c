@@ -53,8 +53,8 @@ static void note_ticks(struct sampler_vcpu *vcpu, uint64_t count, bool in_guest)
 		return;
 	}
 	if (next == vcpu->tail) {
-		run.count += vcpu->overflow.count;
-		vcpu->overflow = run;
+		vcpu->overflowed += count;
+		vcpu->overflowed_last = run.last;
 		return;
 	}
 	vcpu->runs[head] = run;
@@ -179,15 +179,20 @@ gp_status_t tick_start(struct sampler_vcpu *vcpu)
 void tick_stop(struct sampler_vcpu *vcpu)
 {
 	const struct gp_sampler *session = vcpu->session;
+	enum { ASK_AGAIN = 50 };
 
 	if (!atomic_load(&vcpu->armed))
 		return;
 	atomic_store(&vcpu->stopping, true);
-	/* One more signal, so that the tick thread looks, also when its vCPU sleeps in KVM. */
-	session->source->last(vcpu);
-	while (!atomic_load(&vcpu->quiet) && !atomic_load(&vcpu->ended) &&
-	       session->target->ops->tick_thread(session->target, vcpu->index))
+	for (unsigned i = 0; !atomic_load(&vcpu->quiet) && !atomic_load(&vcpu->ended) &&
+			     session->target->ops->tick_thread(session->target, vcpu->index);
+	     i++) {
+		/* One more signal, so that the tick thread looks, also when its vCPU sleeps in KVM;
+		 * and again, should something on its way swallow one, as sanitizers do. */
+		if (i % ASK_AGAIN == 0)
+			session->source->last(vcpu);
 		pause_briefly();
+	}
 	session->source->stop(vcpu);
 	give_slot_back(vcpu);
 	atomic_store(&vcpu->armed, false);

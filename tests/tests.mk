@@ -54,7 +54,7 @@ $(GUESTS): $(BUILD)/tests/guests/%: $(GUEST_SOURCES) tests/guests/guest.h tests/
 unit-tests: $(UNIT_TESTS)
 kvm-tests: $(KVM_TESTS) $(GUESTS)
 thread-tests: $(call programs,thread)
-benches: $(BENCHES)
+benches: $(BENCHES) $(GUESTS)
 
 # The same unit tests again with the sanitizers; the two variants have objects of their own.
 # tests/unit/threads.sh runs those under ThreadSanitizer, which Criterion does not start with.

@@ -108,6 +108,8 @@ static void end(void)
 			out8(COM1, (uint8_t)*text++);
 		print("\n");
 	}
+	if (option_is("how", "panic"))
+		print("Kernel panic - not syncing: as told\n");
 	if (option_is("end", "acpi"))
 		out8(ACPI_RESET, ACPI_RESET_VALUE);
 	else if (option_is("end", "cf9"))
