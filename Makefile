@@ -172,13 +172,13 @@ SHELL_FILES := $(wildcard setup/*.sh demo/*.sh tests/*.sh tests/*/*.sh) tests/ru
 
 .PHONY: format
 format:
-	clang-format -i $(C_FILES)
+	@clang-format -i $(C_FILES)
 
 .PHONY: lint
 lint:
-	clang-format --dry-run -Werror $(C_FILES)
-	shellcheck -s sh $(filter-out .ci/run,$(SHELL_FILES))
-	mandoc -Tlint -Wwarning $(MAN_PAGES)
+	@clang-format --dry-run -Werror $(C_FILES)
+	@shellcheck -S warning $(SHELL_FILES)
+	@mandoc -Tlint -Wwarning $(MAN_PAGES)
 	@! grep -n '#include "\.\./' $(C_FILES) || { echo 'lint: includes go from the top, by folder'; exit 1; }
 
 .PHONY: help

@@ -38,11 +38,11 @@ static inline int take_fd(int *fd)
 }
 
 /* Disarms the guard and gives the pointer to the caller. */
-#define take_pointer(pointer)                                                                      \
-	({                                                                                         \
-		__auto_type taken_ = *(pointer);                                                   \
-		*(pointer) = NULL;                                                                 \
-		taken_;                                                                            \
+#define take_pointer(pointer)                    \
+	({                                       \
+		__auto_type taken_ = *(pointer); \
+		*(pointer) = NULL;               \
+		taken_;                          \
 	})
 
 #endif

@@ -5,8 +5,7 @@
 #include <stddef.h>
 
 /* The structure that holds `member` at `pointer`. */
-#define container_of(pointer, type, member)                                                        \
-	((type *)((char *)(pointer)-offsetof(type, member)))
+#define container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 

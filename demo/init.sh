@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # The first program of the demo's guest. What it does is said on the kernel's command line:
 #
 #   guestprof.cmd=demo       run the workload on every CPU, then power off (the default)

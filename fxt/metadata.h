@@ -1,9 +1,10 @@
 /* What a file says about the session that wrote it: instant events of category "guestprof".
  *
  * Four of them: `session` once at the start; after stop `guest` if its kernel was recognised,
- * `vcpu_totals` once per vCPU and `session_end` once. Their values are named arguments; a reader takes the names it knows and ignores
- * others, so that arguments can be added. A file without session_end was cut short. Text from the
- * command line is the user's, untrusted for whoever prints it.
+ * `vcpu_totals` once per vCPU and `session_end` once. Their values are named arguments; a reader
+ * takes the names it knows and ignores others, so that arguments can be added. A file without
+ * session_end was cut short. Text from the command line is the user's, untrusted for whoever prints
+ * it.
  */
 #ifndef FXT_METADATA_H
 #define FXT_METADATA_H
@@ -28,7 +29,7 @@
 #define FXT_SESSION_WALL_CLOCK "wall_clock_ns"  /* CLOCK_REALTIME at the event's timestamp */
 
 /* Arguments of `guest`: what the guest turned out to be. */
-#define FXT_GUEST_BANNER "banner"	/* string: "Linux version ...", from its memory, untrusted */
+#define FXT_GUEST_BANNER "banner" /* string: "Linux version ...", from its memory, untrusted */
 #define FXT_GUEST_TEXT_BASE "text_base" /* where its kernel's code begins */
 
 /* Arguments of `vcpu_totals`, and, but for the first, of `session_end` summed over all vCPUs.

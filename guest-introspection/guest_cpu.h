@@ -33,14 +33,14 @@ struct guest_segment {
 	uint64_t base;
 	uint32_t limit;
 	uint16_t selector;
-	uint8_t dpl;	   /* descriptor privilege level */
-	bool long_mode;	   /* L: 64-bit code (CS only) */
+	uint8_t dpl;       /* descriptor privilege level */
+	bool long_mode;    /* L: 64-bit code (CS only) */
 	bool default_size; /* D/B: 32-bit code or stack */
 };
 
 struct guest_cpu {
 	uint64_t gpr[GUEST_REGISTER_COUNT]; /* by enum guest_register */
-	uint64_t rip;			    /* offset in CS, as the CPU has it */
+	uint64_t rip;                       /* offset in CS, as the CPU has it */
 	uint64_t rflags;
 	uint64_t cr0;
 	uint64_t cr3;

@@ -19,8 +19,8 @@ struct guest_memory {
 	bool (*read)(const struct guest_memory *memory, gpa_t address, void *buffer, size_t size);
 };
 
-static inline bool guest_memory_read(const struct guest_memory *memory, gpa_t address,
-				     void *buffer, size_t size)
+static inline bool guest_memory_read(const struct guest_memory *memory, gpa_t address, void *buffer,
+				     size_t size)
 {
 	return memory->read(memory, address, buffer, size);
 }

@@ -193,7 +193,8 @@ gp_status_t trace_open(const char *path, struct trace *trace, struct error *erro
 				 path);
 	if (!file.st_size)
 		return error_set(error, GP_ERR_IO_DATA_INTEGRITY,
-				 "the trace %s is empty: its recording ended before it began", path);
+				 "the trace %s is empty: its recording ended before it began",
+				 path);
 	trace->size = (size_t)file.st_size;
 	trace->bytes = mmap(NULL, trace->size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (trace->bytes == MAP_FAILED) {
@@ -226,8 +227,7 @@ void trace_rewind(struct trace *trace)
 		fxt_reader_deinit(&trace->reader);
 	memset(trace->open, 0, sizeof(trace->open));
 	/* It worked when the trace was opened; only memory can be missing now. */
-	trace->reading =
-		fxt_reader_init(&trace->reader, trace->bytes, trace->size, NULL) == GP_OK;
+	trace->reading = fxt_reader_init(&trace->reader, trace->bytes, trace->size, NULL) == GP_OK;
 }
 
 bool trace_next_sample(struct trace *trace, struct fxt_sample *sample, uint64_t *ticks)

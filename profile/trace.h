@@ -35,7 +35,7 @@ struct trace_info {
 	bool complete; /* session_end is there, and nothing was cut or broken */
 	bool cut;
 	bool broken;
-	size_t bytes;	      /* of the file */
+	size_t bytes;         /* of the file */
 	size_t good_bytes;    /* up to where it was read */
 	uint64_t bad_records; /* skipped */
 	const char *problem;  /* the last one; NULL: none */
@@ -90,8 +90,8 @@ void trace_close(struct trace *trace);
 
 /* A sample with a stack, or one that says why there is none, and for how many ticks it stands: its
  * own and those of the partial samples it completes. In file order: each vCPU's are in
- * order of time, different vCPUs' are not. False at the end. Its stack is valid until the next call.
- * trace_rewind() starts over. */
+ * order of time, different vCPUs' are not. False at the end. Its stack is valid until the next
+ * call. trace_rewind() starts over. */
 bool trace_next_sample(struct trace *trace, struct fxt_sample *sample, uint64_t *ticks);
 void trace_rewind(struct trace *trace);
 

@@ -104,8 +104,7 @@ static void look(struct sampler_target *target, unsigned vcpu, unsigned depth, s
 
 static void count(_Atomic uint64_t *counter, uint64_t more)
 {
-	atomic_store_explicit(counter,
-			      atomic_load_explicit(counter, memory_order_relaxed) + more,
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
 			      memory_order_relaxed);
 }
 
@@ -115,7 +114,8 @@ static void write_record(struct sampler_vcpu *vcpu, const struct fxt_sample *sam
 	uint64_t words[FXT_SAMPLE_WORDS(GP_SAMPLER_DEPTH_MAX)];
 	size_t used = fxt_sample_encode(sample, words, sizeof(words) / sizeof(words[0]));
 
-	count(fxt_ring_write(&vcpu->ring, words, used, sample->timestamp) ? counter : &vcpu->dropped,
+	count(fxt_ring_write(&vcpu->ring, words, used, sample->timestamp) ? counter
+									  : &vcpu->dropped,
 	      1);
 }
 
@@ -199,8 +199,9 @@ static void capture_session(struct sampler_vcpu *vcpu, const struct stop *stop)
 			.vcpu = vcpu->index,
 			/* A vCPU whose VMM was at work is between two guest instructions: its
 			 * stack is exact and says what made the VMM work. */
-			.mode = last.in_guest || stop->state != SAMPLER_VCPU_RUNNING ? stop->mode
-										     : FXT_MODE_IN_VMM,
+			.mode = last.in_guest || stop->state != SAMPLER_VCPU_RUNNING
+					? stop->mode
+					: FXT_MODE_IN_VMM,
 			.stack_end = stop->state == SAMPLER_VCPU_RUNNING
 					     ? stack_end_value(stop->stack.end)
 					     : FXT_STACK_END_NOT_WALKED,
@@ -271,8 +272,7 @@ static unsigned due_sessions(struct sampler_target *target, unsigned vcpu,
 	for (unsigned i = 0; i < SAMPLER_SESSIONS_MAX; i++) {
 		struct gp_sampler *session = atomic_load(&target->sessions[i]);
 
-		if (session && vcpu < session->vcpu_count &&
-		    tick_is_pending(&session->vcpus[vcpu]))
+		if (session && vcpu < session->vcpu_count && tick_is_pending(&session->vcpus[vcpu]))
 			due[found++] = &session->vcpus[vcpu];
 	}
 	return found;

@@ -21,11 +21,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define DRAIN_MILLISECONDS 20
+#define DRAIN_MILLISECONDS 50
 #define FIND_KERNEL_INTERVAL_NS UINT64_C(100000000)
 /* Reading the symbols takes CPU time from the guest's vCPUs on a small host, so it waits until
  * most boots are over; until then a killed recorder leaves addresses without names. */
 #define READ_SYMBOLS_AFTER_NS UINT64_C(5000000000)
+#define NAME_INTERVAL_NS UINT64_C(1000000000)
 #define KERNEL_HALF UINT64_C(0xffff800000000000)
 #define SYMBOLS_PER_BLOB 64
 
@@ -279,13 +280,13 @@ static void name_addresses(struct recorder *recorder, struct address_set written
 	struct fxt_symbol batch[SYMBOLS_PER_BLOB];
 	size_t pending = 0;
 
-	for (int class = 0; class < ADDRESS_CLASSES; class++) {
+	for (int class = 0; class < ADDRESS_CLASSES; class ++) {
 		struct address_set *set = &recorder->addresses[class];
 
 		for (size_t i = 0; i < set->capacity; i++) {
 			if (!set->addresses[i] || set->marks[i] == MARK_NAMED)
 				continue;
-			if (!find_name(recorder, (enum address_class)class, set->addresses[i],
+			if (!find_name(recorder, (enum address_class) class, set->addresses[i],
 				       &batch[pending]))
 				continue;
 			set->marks[i] = MARK_NAMED;
@@ -419,25 +420,30 @@ static void *reader_main(void *argument)
 		stopping = poll(&stop, 1, DRAIN_MILLISECONDS) > 0;
 		drain(recorder);
 		now = boot_time_ns();
-		if (now < recorder->next_look || recorder->symbols_read)
+		if (now < recorder->next_look)
 			continue;
+		if (recorder->symbols_read) {
+			/* New addresses become rare; a killed recorder leaves a second of them
+			 * without names. */
+			name_addresses(recorder, written);
+			recorder->next_look = now + NAME_INTERVAL_NS;
+			continue;
+		}
 		recorder->next_look = now + FIND_KERNEL_INTERVAL_NS;
-		if (!recorder->kernel_found)
+		if (!recorder->kernel_found) {
 			look_for_kernel(recorder);
-		else if (now - recorder->found_at > READ_SYMBOLS_AFTER_NS) {
+		} else if (now - recorder->found_at > READ_SYMBOLS_AFTER_NS) {
 			read_symbols(recorder);
 			/* A table that is not there does not come back soon. */
 			recorder->found_at = now;
 		}
-		if (recorder->symbols_read)
-			name_addresses(recorder, written);
 	}
 	drain(recorder);
-	/* A kernel that rebooted or moved is looked for again; the last state counts. */
+	/* The last chance: the guest's memory is still there. */
 	read_symbols(recorder);
 	write_guest(recorder);
 	name_addresses(recorder, written);
-	for (int class = 0; class < ADDRESS_CLASSES; class++)
+	for (int class = 0; class < ADDRESS_CLASSES; class ++)
 		address_set_deinit(&written[class]);
 	return NULL;
 }
@@ -544,7 +550,7 @@ void recorder_finish(struct recorder *recorder, const char *end_reason,
 	memcpy(summary.banner, recorder->kernel.banner, sizeof(summary.banner));
 	summary.problem = recorder->problem;
 	summary.no_names = recorder->no_names;
-	for (int class = 0; class < ADDRESS_CLASSES; class++) {
+	for (int class = 0; class < ADDRESS_CLASSES; class ++) {
 		const struct address_set *set = &recorder->addresses[class];
 
 		summary.addresses += set->count;

@@ -23,7 +23,7 @@
 struct recorder_config {
 	struct sampler_target *target;
 	gp_sampler_t *session; /* created; started and stopped by the caller */
-	int fd;		       /* the file, empty; stays the caller's */
+	int fd;                /* the file, empty; stays the caller's */
 
 	/* What the file says about the session. Texts may be NULL. */
 	uint64_t period_ns;
@@ -48,13 +48,13 @@ struct recorder_config {
 
 struct recorder_summary {
 	gp_sampler_totals_t totals; /* of all vCPUs */
-	uint64_t addresses;	    /* different ones sampled */
-	uint64_t unnamed;	    /* of them: without a name */
+	uint64_t addresses;         /* different ones sampled */
+	uint64_t unnamed;           /* of them: without a name */
 	uint64_t file_bytes;
 	bool kernel_found;
 	bool symbols_found;
 	char banner[256];      /* the guest kernel's, empty when not found */
-	bool panicked;	       /* the guest kernel says so itself */
+	bool panicked;         /* the guest kernel says so itself */
 	struct error problem;  /* status GP_OK: none. The first failed write, or the like */
 	struct error no_names; /* why there are no kernel symbols; GP_OK: there are */
 };

@@ -80,7 +80,7 @@ static gp_status_t prepare(struct gp_sampler *session, const gp_sampler_config_t
 	if (!session->vcpus)
 		return GP_ERR_NO_MEMORY;
 	memset(session->vcpus, 0, bytes); /* touched, too */
-	mlock(session->vcpus, bytes);	  /* as far as the limit allows; the rings tell */
+	mlock(session->vcpus, bytes);     /* as far as the limit allows; the rings tell */
 	for (unsigned i = 0; i < session->vcpu_count; i++) {
 		struct sampler_vcpu *vcpu = &session->vcpus[i];
 		gp_status_t status = fxt_ring_init(&vcpu->ring, ring_bytes, NULL);

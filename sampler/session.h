@@ -33,7 +33,7 @@ struct pending_run {
 enum snapshot_state {
 	SNAPSHOT_NONE,
 	SNAPSHOT_WANTED, /* set by who wants it */
-	SNAPSHOT_TAKEN,	 /* set by the tick thread; the copy is valid */
+	SNAPSHOT_TAKEN,  /* set by the tick thread; the copy is valid */
 };
 
 struct sampler_vcpu {
@@ -45,8 +45,8 @@ struct sampler_vcpu {
 	bool has_timer;
 	uint64_t tick_value; /* what the timer's signal carries */
 
-	/* Tick thread and its signal handler only. The handler writes runs[head], capture reads from
-	 * tail; both on one thread, so that compiler fences suffice. */
+	/* Tick thread and its signal handler only. The handler writes runs[head], capture reads
+	 * from tail; both on one thread, so that compiler fences suffice. */
 	struct pending_run runs[PENDING_RUNS];
 	volatile unsigned head;
 	volatile unsigned tail;

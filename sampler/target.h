@@ -30,8 +30,8 @@ struct gp_sampler;
 
 /* What a stopped vCPU was doing. */
 enum sampler_vcpu_state {
-	SAMPLER_VCPU_RUNNING,	  /* executing guest instructions */
-	SAMPLER_VCPU_HALTED,	  /* HLT or the like: waits for an interrupt */
+	SAMPLER_VCPU_RUNNING,     /* executing guest instructions */
+	SAMPLER_VCPU_HALTED,      /* HLT or the like: waits for an interrupt */
 	SAMPLER_VCPU_NOT_STARTED, /* waits for INIT and SIPI */
 };
 

@@ -90,7 +90,8 @@ static void handle_tick(int signal, siginfo_t *info, void *context)
 
 static void install_handler(void)
 {
-	struct sigaction action = {.sa_sigaction = handle_tick, .sa_flags = SA_SIGINFO | SA_RESTART};
+	struct sigaction action = {.sa_sigaction = handle_tick,
+				   .sa_flags = SA_SIGINFO | SA_RESTART};
 
 	sigemptyset(&action.sa_mask);
 	sigaction(TICK_SIGNAL, &action, NULL);

@@ -29,7 +29,7 @@ const char lab_init_script[] =
 	"done\n"
 	"$bb mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,access=any,"
 	"cache=loose,ro " LAB_SHARE_ROOT " /host || fail 'this kernel cannot mount the host over "
-					 "9p (Debian'\\''s cloud kernels cannot)'\n"
+	"9p (Debian'\\''s cloud kernels cannot)'\n"
 	"$bb mount -t tmpfs -o size=80% tmpfs /rw\n"
 	"$bb mkdir /rw/upper /rw/work\n"
 	"$bb mount -t overlay -o lowerdir=/host,upperdir=/rw/upper,workdir=/rw/work root /root "

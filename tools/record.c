@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,11 +41,11 @@ enum record_exit {
 struct recording {
 	struct record_options options;
 	struct machine *machine;
+	enum machine_fault fault; /* when there is none */
 	gp_sampler_t *session;
 	struct recorder *recorder;
 	struct symbol_files symbols;
 	int output_fd;
-	int signal_fd;
 	_Atomic bool panic_on_console;
 };
 
@@ -114,18 +113,29 @@ static void guard_terminal(void)
 	atexit(console_restore);
 }
 
-/* SIGINT, SIGTERM and SIGHUP end the recording in order. */
-static int open_signals(void)
-{
-	sigset_t set;
+static _Atomic(struct machine *) signalled_machine;
+static volatile sig_atomic_t signalled;
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	pthread_sigmask(SIG_BLOCK, &set, NULL);
+static void end_in_order(int signal)
+{
+	struct machine *machine = signalled_machine;
+
+	(void)signal;
+	signalled = 1;
+	if (machine)
+		machine_request_end(machine, MACHINE_SIGNALLED);
+}
+
+/* SIGINT, SIGTERM and SIGHUP end the recording in order. Handlers, not a signalfd: every tick of
+ * every vCPU would wake a thread that polls one, whatever its mask (fs/signalfd.c). */
+static void catch_signals(void)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction action = {.sa_handler = end_in_order, .sa_flags = SA_RESTART};
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaction(signals[i], &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 static gp_status_t open_output(struct recording *recording, struct error *error)
@@ -189,10 +199,11 @@ static gp_status_t start_sampling(struct recording *recording, struct error *err
 		return status;
 	status = gp_sampler_start(recording->session, 0);
 	if (status)
-		return error_set(error, status,
-				 "cannot start the timers (%s): the limit of pending signals (ulimit "
-				 "-i) may be reached",
-				 gp_status_string(status));
+		return error_set(
+			error, status,
+			"cannot start the timers (%s): the limit of pending signals (ulimit "
+			"-i) may be reached",
+			gp_status_string(status));
 	return GP_OK;
 }
 
@@ -246,9 +257,8 @@ static void print_json(const struct recording *recording, const char *end, int c
 	       end, code, (unsigned long long)summary->totals.ticks,
 	       (unsigned long long)summary->totals.full,
 	       (unsigned long long)summary->totals.partial,
-	       (unsigned long long)summary->totals.dropped,
-	       (unsigned long long)summary->addresses, (unsigned long long)summary->unnamed,
-	       (unsigned long long)summary->file_bytes,
+	       (unsigned long long)summary->totals.dropped, (unsigned long long)summary->addresses,
+	       (unsigned long long)summary->unnamed, (unsigned long long)summary->file_bytes,
 	       (unsigned long long)machine_console_dropped(recording->machine));
 }
 
@@ -258,7 +268,6 @@ static int run(struct recording *recording)
 	struct machine_limits limits = {
 		.duration_ns = options->duration_ns,
 		.timeout_ns = options->timeout_ns,
-		.signal_fd = recording->signal_fd,
 	};
 	struct recorder_summary summary = {0};
 	struct error error = {0};
@@ -287,8 +296,9 @@ static int run(struct recording *recording)
 		print_json(recording, panicked ? "guest panic" : machine_end_string(end), code,
 			   &summary);
 	if (machine_console_dropped(recording->machine))
-		fprintf(stderr, "guestprof record: %llu bytes of console output were lost to a slow "
-				"reader\n",
+		fprintf(stderr,
+			"guestprof record: %llu bytes of console output were lost to a slow "
+			"reader\n",
 			(unsigned long long)machine_console_dropped(recording->machine));
 	if (end == MACHINE_ERROR) {
 		fprintf(stderr,
@@ -297,7 +307,8 @@ static int run(struct recording *recording)
 			error.text);
 	}
 	if (summary.problem.status) {
-		fprintf(stderr, "guestprof record: %s: %s\n", options->output, summary.problem.text);
+		fprintf(stderr, "guestprof record: %s: %s\n", options->output,
+			summary.problem.text);
 		if (code == RECORD_POWERED_OFF)
 			code = RECORD_FAILED;
 	}
@@ -315,14 +326,17 @@ static gp_status_t prepare(struct recording *recording, struct error *error)
 		status = symbol_files_add(&recording->symbols, options->symbol_files[i], error);
 	if (status)
 		return status;
-	recording->signal_fd = open_signals();
-	if (recording->signal_fd < 0)
-		return error_set_errno(error, errno, "cannot create a signalfd");
 	guard_terminal();
+	catch_signals();
 	options->machine.console_line = watch_console;
 	options->machine.console_line_context = recording;
-	status = machine_create(&options->machine, &recording->machine, error);
-	if (!status && options->period_ns)
+	status = machine_create(&options->machine, &recording->machine, &recording->fault, error);
+	if (status)
+		return status;
+	signalled_machine = recording->machine;
+	if (signalled) /* before there was a machine to end */
+		machine_request_end(recording->machine, MACHINE_SIGNALLED);
+	if (options->period_ns)
 		status = open_output(recording, error);
 	return status;
 }
@@ -337,31 +351,16 @@ static void release(struct recording *recording)
 		recorder_finish(recording->recorder, "not started", &summary);
 		gp_sampler_close(recording->session);
 	}
+	signalled_machine = NULL;
 	machine_destroy(recording->machine);
 	symbol_files_deinit(&recording->symbols);
 	if (recording->output_fd >= 0)
 		close(recording->output_fd);
-	if (recording->signal_fd >= 0)
-		close(recording->signal_fd);
-}
-
-/* A machine that lacks something is told apart from input that is wrong. */
-static int creation_exit(const struct error *error)
-{
-	switch (error->status) {
-	case GP_ERR_INTERNAL:
-	case GP_ERR_NO_RESOURCES:
-		return RECORD_FAILED;
-	default:
-		return strstr(error->text, "KVM") || strstr(error->text, "/dev/kvm")
-			       ? RECORD_CANNOT_RUN
-			       : RECORD_USAGE;
-	}
 }
 
 int command_record(int argc, char **argv)
 {
-	struct recording recording = {.output_fd = -1, .signal_fd = -1};
+	struct recording recording = {.output_fd = -1};
 	struct error error = {0};
 	int code;
 
@@ -369,7 +368,8 @@ int command_record(int argc, char **argv)
 	if (code >= 0)
 		return code;
 	if (prepare(&recording, &error)) {
-		code = failure(&error, creation_exit(&error));
+		code = failure(&error, recording.fault == MACHINE_FAULT_HOST ? RECORD_CANNOT_RUN
+									     : RECORD_USAGE);
 	} else {
 		if (!recording.options.machine.sandbox)
 			fputs("guestprof record: WARNING: --no-sandbox: a guest that breaks out of "

@@ -19,20 +19,22 @@
 
 static const char help[] =
 	"usage: guestprof record -k KERNEL [OPTIONS]\n"
-	"Boots a guest under guestprof's own virtual machine monitor and samples its vCPUs from the\n"
+	"Boots a guest under guestprof's own virtual machine monitor and samples its vCPUs from "
+	"the\n"
 	"first instruction on. The guest's console is standard output; Ctrl-A x ends it.\n"
 	"\n"
 	"Guest:\n"
 	"  -k, --kernel FILE       bzImage (vmlinuz) or ELF with a PVH note\n"
 	"  -i, --initrd FILE       initramfs\n"
-	"  -p, --append TEXT       kernel command line, passed on as it is (default: " DEFAULT_COMMAND_LINE
-	")\n"
+	"  -p, --append TEXT       kernel command line, passed on as it is "
+	"(default: " DEFAULT_COMMAND_LINE ")\n"
 	"  -c, --cpus N            vCPUs (default: 1)\n"
 	"  -m, --memory SIZE       guest memory, with K, M or G (default: 512M)\n"
 	"  -d, --disk FILE[,ro]    raw image or block device as /dev/vda, vdb ...; more than once\n"
 	"\n"
 	"Sampling:\n"
-	"  -F, --frequency HZ      samples per second and vCPU (default: 1000; 0: only boot)\n"
+	"  -F, --frequency HZ      samples per second and vCPU (default: 1000; 0: boot, write no "
+	"trace)\n"
 	"      --depth N           most frames per stack, 1 to 1024 (default: 64)\n"
 	"      --symbols FILE[@BASE]  name addresses by this ELF file or System.map too\n"
 	"  -o, --output FILE       the trace (default: " DEFAULT_OUTPUT ")\n"
@@ -46,11 +48,13 @@ static const char help[] =
 	"      --no-sandbox        do not confine this process (loud)\n"
 	"  -h, --help\n"
 	"\n"
-	"Exit codes: 0 powered off, 10 reset, 11 triple fault, 12 --until seen, 13 --duration over,\n"
+	"Exit codes: 0 powered off, 10 reset, 11 triple fault, 12 --until seen, 13 --duration "
+	"over,\n"
 	"14 --timeout over, 15 Ctrl-A x, 16 SIGINT or SIGTERM, 17 guest panic, 20 KVM failed,\n"
 	"21 this machine cannot run guests, 2 bad input, 1 anything else.\n"
 	"\n"
-	"Example: guestprof record -k vmlinuz -i initrd.img -c 2 -F 4000 --timeout 60 -o boot.fxt\n";
+	"Example: guestprof record -k vmlinuz -i initrd.img -c 2 -F 4000 --timeout 60 -o "
+	"boot.fxt\n";
 
 static int bad(const char *format, const char *value)
 {

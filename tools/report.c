@@ -23,7 +23,8 @@ static const char help[] =
 	"  -n, --lines N    functions to show (default: 30; 0: all)\n"
 	"  -h, --help\n"
 	"\n"
-	"self: the guest was in the function itself; total: in it or in what it called. Percentages\n"
+	"self: the guest was in the function itself; total: in it or in what it called. "
+	"Percentages\n"
 	"are of the samples in which a vCPU ran. Exit codes: 0 shown, 1 the file cannot be read,\n"
 	"2 bad command line.\n"
 	"\n"
@@ -163,11 +164,11 @@ static void print_text(const char *label, const char *text)
 
 static void print_header(const char *path, const struct trace *trace, const struct profile *profile)
 {
-	static const char *const mode_names[MODES] = {
-		"unknown", "guest user", "guest kernel", "halted", "in VMM", "not started"};
+	static const char *const mode_names[MODES] = {"unknown", "guest user", "guest kernel",
+						      "halted",  "in VMM",     "not started"};
 	static const char *const end_names[STACK_ENDS] = {
-		"unknown",     "root",		 "depth limit", "not present",
-		"bad pointer", "outside memory", "no rule",	"not walked"};
+		"unknown",     "root",           "depth limit", "not present",
+		"bad pointer", "outside memory", "no rule",     "not walked"};
 	const struct trace_info *info = &trace->info;
 
 	print_text("trace:    ", path);

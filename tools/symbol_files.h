@@ -14,8 +14,7 @@ struct symbol_files {
 
 /* Reads an ELF file or a System.map. BASE (hexadecimal with 0x, or decimal) is the address its
  * lowest segment is loaded at. The error names the file. */
-gp_status_t symbol_files_add(struct symbol_files *files, const char *argument,
-			     struct error *error);
+gp_status_t symbol_files_add(struct symbol_files *files, const char *argument, struct error *error);
 void symbol_files_deinit(struct symbol_files *files);
 
 #endif

@@ -81,22 +81,24 @@ static gp_status_t place_initrd(const struct boot_files *files, uint64_t ram_siz
 		top = files->kernel.initrd_max + 1;
 	top &= ~(uint64_t)(PAGE - 1);
 	if (files->initrd_size > top || top - files->initrd_size < files->kernel.end)
-		return error_set(
-			error, GP_ERR_NO_MEMORY,
-			"the initrd %s (%llu KiB) does not fit above the kernel (which needs memory "
-			"up to %llu MiB) in a guest of %llu MiB; give more with -m",
-			files->initrd_path, (unsigned long long)(files->initrd_size + 1023) >> 10,
-			(unsigned long long)(files->kernel.end + 0xfffff) >> 20,
-			(unsigned long long)ram_size >> 20);
+		return error_set(error, GP_ERR_NO_MEMORY,
+				 "the initrd %s (%llu KiB) does not fit above the kernel (which "
+				 "needs memory "
+				 "up to %llu MiB) in a guest of %llu MiB; give more with -m",
+				 files->initrd_path,
+				 (unsigned long long)(files->initrd_size + 1023) >> 10,
+				 (unsigned long long)(files->kernel.end + 0xfffff) >> 20,
+				 (unsigned long long)ram_size >> 20);
 	*gpa = (top - files->initrd_size) & ~(uint64_t)(PAGE - 1);
 	/* Rounding down may have gone below the kernel's end by a part of a page. */
 	if (*gpa < files->kernel.end)
 		*gpa = (files->kernel.end + PAGE - 1) & ~(uint64_t)(PAGE - 1);
 	if (*gpa + files->initrd_size > top)
-		return error_set(error, GP_ERR_NO_MEMORY,
-				 "the initrd %s does not fit above the kernel; give more memory with "
-				 "-m",
-				 files->initrd_path);
+		return error_set(
+			error, GP_ERR_NO_MEMORY,
+			"the initrd %s does not fit above the kernel; give more memory with "
+			"-m",
+			files->initrd_path);
 	return GP_OK;
 }
 
@@ -128,16 +130,18 @@ gp_status_t boot_files_open(const char *kernel, const char *initrd, const char *
 
 	status = kernel_image_open(kernel, &files.kernel, error);
 	if (!status && length > files.kernel.command_line_max)
-		status = error_set(error, GP_ERR_INVALID_ARGS,
-				   "the kernel command line has %zu bytes, %s takes at most %u; shorten "
-				   "-p",
-				   length, kernel, files.kernel.command_line_max);
+		status = error_set(
+			error, GP_ERR_INVALID_ARGS,
+			"the kernel command line has %zu bytes, %s takes at most %u; shorten "
+			"-p",
+			length, kernel, files.kernel.command_line_max);
 	if (!status && files.kernel.end > low_ram_end(ram_size))
-		status = error_set(error, GP_ERR_NO_MEMORY,
-				   "%s needs memory up to %llu MiB, the guest has %llu MiB below the 4 "
-				   "GiB hole; give more with -m",
-				   kernel, (unsigned long long)(files.kernel.end + 0xfffff) >> 20,
-				   (unsigned long long)low_ram_end(ram_size) >> 20);
+		status = error_set(
+			error, GP_ERR_NO_MEMORY,
+			"%s needs memory up to %llu MiB, the guest has %llu MiB below the 4 "
+			"GiB hole; give more with -m",
+			kernel, (unsigned long long)(files.kernel.end + 0xfffff) >> 20,
+			(unsigned long long)low_ram_end(ram_size) >> 20);
 	if (!status && initrd) {
 		status = open_initrd(initrd, &files, error);
 		if (!status)
@@ -169,9 +173,10 @@ static gp_status_t load_kernel(const struct kernel_image *kernel, const struct g
 		if (!guest_ram_at(ram, gpa(segment->gpa), segment->memory_size) ||
 		    !guest_ram_write(ram, gpa(segment->gpa), kernel->bytes + segment->file_offset,
 				     segment->file_size))
-			return error_set(error, GP_ERR_NO_MEMORY,
-					 "the kernel does not fit the guest's memory; give more with "
-					 "-m");
+			return error_set(
+				error, GP_ERR_NO_MEMORY,
+				"the kernel does not fit the guest's memory; give more with "
+				"-m");
 	}
 	return GP_OK;
 }
@@ -275,9 +280,9 @@ static bool write_start_info(const struct boot_files *files, const struct guest_
 		.magic = PVH_START_MAGIC,
 		.version = 1,
 		.module_count = files->initrd_size ? 1 : 0,
-		.module_list = files->initrd_size
-				       ? START_INFO_GPA + ((uint8_t *)&block.module - (uint8_t *)&block)
-				       : 0,
+		.module_list = files->initrd_size ? START_INFO_GPA + ((uint8_t *)&block.module -
+								      (uint8_t *)&block)
+						  : 0,
 		.command_line = COMMAND_LINE_GPA,
 		.rsdp = acpi_rsdp,
 		.memory_map = START_INFO_GPA + ((uint8_t *)block.map - (uint8_t *)&block),

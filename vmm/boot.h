@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 enum boot_mode {
-	BOOT_LONG_MODE,	     /* 64-bit Linux boot protocol: paging on, RSI = zero page */
+	BOOT_LONG_MODE,      /* 64-bit Linux boot protocol: paging on, RSI = zero page */
 	BOOT_PROTECTED_MODE, /* PVH: 32-bit, paging off, EBX = start_info */
 };
 
@@ -41,7 +41,7 @@ struct boot_files {
 	struct kernel_image kernel;
 	const char *command_line; /* never edited */
 	const char *initrd_path;  /* NULL: none */
-	int initrd_fd;		  /* -1: none */
+	int initrd_fd;            /* -1: none */
 	uint64_t initrd_size;
 };
 

@@ -22,8 +22,9 @@ gp_status_t cpuid_supported(int kvm_fd, struct cpuid_table *table, struct error 
 	if (ioctl(kvm_fd, KVM_GET_SUPPORTED_CPUID, table))
 		return error_set_errno(error, errno, "KVM does not tell its CPUID leaves");
 	if (table->count > CPUID_ENTRIES_MAX)
-		return error_set(error, GP_ERR_INTERNAL, "KVM tells %u CPUID leaves, at most %d fit",
-				 table->count, CPUID_ENTRIES_MAX);
+		return error_set(error, GP_ERR_INTERNAL,
+				 "KVM tells %u CPUID leaves, at most %d fit", table->count,
+				 CPUID_ENTRIES_MAX);
 	return GP_OK;
 }
 
@@ -141,7 +142,7 @@ gp_status_t cpuid_for_vcpu(struct cpuid_table *table, unsigned vcpu, unsigned vc
 		case 0x8000001e:
 			entry->eax = vcpu;
 			entry->ebx = vcpu & 0xff; /* core id; one thread per core */
-			entry->ecx = 0;		  /* one node */
+			entry->ecx = 0;           /* one node */
 			break;
 		default:
 			break;

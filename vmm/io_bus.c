@@ -13,10 +13,9 @@ gp_status_t io_bus_add(struct io_bus *bus, const struct io_region *region, struc
 
 		if (region->base < other->base + other->size &&
 		    other->base < region->base + region->size)
-			return error_set(error, GP_ERR_INTERNAL,
-					 "device regions at %#llx and %#llx overlap",
-					 (unsigned long long)region->base,
-					 (unsigned long long)other->base);
+			return error_set(
+				error, GP_ERR_INTERNAL, "device regions at %#llx and %#llx overlap",
+				(unsigned long long)region->base, (unsigned long long)other->base);
 	}
 	bus->regions[bus->count++] = *region;
 	return GP_OK;

@@ -87,8 +87,7 @@ static gp_status_t parse_bzimage(const char *name, const uint8_t *bytes, size_t 
 }
 
 /* Looks through one PT_NOTE segment for the PVH entry. */
-static bool find_pvh_entry(Elf *elf, const GElf_Phdr *segment, size_t size,
-			   uint64_t *entry)
+static bool find_pvh_entry(Elf *elf, const GElf_Phdr *segment, size_t size, uint64_t *entry)
 {
 	size_t offset = 0;
 	Elf_Data *notes;
@@ -132,15 +131,17 @@ static gp_status_t add_segment(const char *name, size_t size, const GElf_Phdr *h
 				 KERNEL_SEGMENTS_MAX);
 	if (header->p_offset > size || header->p_filesz > size - header->p_offset)
 		return error_set(error, GP_ERR_IO_DATA_INTEGRITY,
-				 "%s is truncated: a segment ends at byte %llu, the file at %zu", name,
-				 (unsigned long long)(header->p_offset + header->p_filesz), size);
+				 "%s is truncated: a segment ends at byte %llu, the file at %zu",
+				 name, (unsigned long long)(header->p_offset + header->p_filesz),
+				 size);
 	if (header->p_filesz > header->p_memsz || header->p_paddr < LOWEST_SEGMENT ||
 	    header->p_paddr > ADDRESS_MAX || header->p_memsz > ADDRESS_MAX)
-		return error_set(error, GP_ERR_NOT_SUPPORTED,
-				 "%s wants a segment of %#llx bytes at physical %#llx; segments must "
-				 "lie above 1 MiB",
-				 name, (unsigned long long)header->p_memsz,
-				 (unsigned long long)header->p_paddr);
+		return error_set(
+			error, GP_ERR_NOT_SUPPORTED,
+			"%s wants a segment of %#llx bytes at physical %#llx; segments must "
+			"lie above 1 MiB",
+			name, (unsigned long long)header->p_memsz,
+			(unsigned long long)header->p_paddr);
 	end = header->p_paddr + header->p_memsz;
 	image->segments[image->segment_count++] = (struct kernel_segment){
 		.file_offset = header->p_offset,
@@ -155,20 +156,21 @@ static gp_status_t add_segment(const char *name, size_t size, const GElf_Phdr *h
 	return GP_OK;
 }
 
-static gp_status_t parse_elf(const char *name, size_t size, Elf *elf,
-			     struct kernel_image *image, struct error *error)
+static gp_status_t parse_elf(const char *name, size_t size, Elf *elf, struct kernel_image *image,
+			     struct error *error)
 {
 	bool have_entry = false;
 	GElf_Ehdr header;
 	size_t count;
 
-	if (elf_kind(elf) != ELF_K_ELF || !gelf_getehdr(elf, &header) || elf_getphdrnum(elf, &count))
+	if (elf_kind(elf) != ELF_K_ELF || !gelf_getehdr(elf, &header) ||
+	    elf_getphdrnum(elf, &count))
 		return error_set(error, GP_ERR_IO_DATA_INTEGRITY, "%s is a damaged ELF file: %s",
 				 name, elf_errmsg(-1));
 	if (header.e_machine != EM_X86_64 && header.e_machine != EM_386)
 		return error_set(error, GP_ERR_NOT_SUPPORTED,
-				 "%s is an ELF file for another machine (e_machine %u), not x86", name,
-				 header.e_machine);
+				 "%s is an ELF file for another machine (e_machine %u), not x86",
+				 name, header.e_machine);
 	image->kind = KERNEL_PVH;
 	image->start = UINT64_MAX;
 	image->end = 0;
@@ -178,8 +180,8 @@ static gp_status_t parse_elf(const char *name, size_t size, Elf *elf,
 
 		if (!gelf_getphdr(elf, (int)i, &segment))
 			return error_set(error, GP_ERR_IO_DATA_INTEGRITY,
-					 "%s is truncated: program header %zu of %zu is missing", name,
-					 i, count);
+					 "%s is truncated: program header %zu of %zu is missing",
+					 name, i, count);
 		if (segment.p_type == PT_LOAD) {
 			status = add_segment(name, size, &segment, image, error);
 			if (status)
@@ -189,10 +191,11 @@ static gp_status_t parse_elf(const char *name, size_t size, Elf *elf,
 		}
 	}
 	if (!have_entry)
-		return error_set(error, GP_ERR_NOT_SUPPORTED,
-				 "%s is an ELF file without a PVH entry note; give a bzImage, or an "
-				 "ELF kernel built with CONFIG_PVH",
-				 name);
+		return error_set(
+			error, GP_ERR_NOT_SUPPORTED,
+			"%s is an ELF file without a PVH entry note; give a bzImage, or an "
+			"ELF kernel built with CONFIG_PVH",
+			name);
 	if (!image->segment_count || image->entry < image->start || image->entry >= image->end)
 		return error_set(error, GP_ERR_IO_DATA_INTEGRITY,
 				 "%s: its PVH entry %#llx lies in no loadable segment", name,
@@ -222,10 +225,11 @@ gp_status_t kernel_image_parse(const char *name, const uint8_t *bytes, size_t si
 		   bytes[BOOT_FLAG] == 0x55 && bytes[BOOT_FLAG + 1] == 0xaa) {
 		status = parse_bzimage(name, bytes, size, &image, error);
 	} else {
-		status = error_set(error, GP_ERR_NOT_SUPPORTED,
-				   "%s is not a kernel: neither a bzImage (vmlinuz) nor an ELF file "
-				   "with a PVH note",
-				   name);
+		status =
+			error_set(error, GP_ERR_NOT_SUPPORTED,
+				  "%s is not a kernel: neither a bzImage (vmlinuz) nor an ELF file "
+				  "with a PVH note",
+				  name);
 	}
 	if (!status)
 		*out = image;
@@ -245,15 +249,14 @@ gp_status_t kernel_image_open(const char *path, struct kernel_image *image, stru
 	if (fstat(fd, &file))
 		return error_set_errno(error, errno, "cannot look at the kernel %s", path);
 	if (!S_ISREG(file.st_mode) || !file.st_size || (uint64_t)file.st_size > KERNEL_FILE_MAX)
-		return error_set(error, GP_ERR_NOT_SUPPORTED,
-				 "%s is not a kernel: it is %s", path,
+		return error_set(error, GP_ERR_NOT_SUPPORTED, "%s is not a kernel: it is %s", path,
 				 !S_ISREG(file.st_mode) ? "not a regular file"
-				 : file.st_size		? "larger than 2 GiB"
+				 : file.st_size         ? "larger than 2 GiB"
 							: "empty");
 	/* A private copy: a file that somebody cuts while we read a mapping of it would end us
 	 * with SIGBUS. */
-	bytes = mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		     -1, 0);
+	bytes = mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (bytes == MAP_FAILED)
 		return error_set_errno(error, errno, "no memory to read the kernel %s", path);
 	while (done < (size_t)file.st_size) {

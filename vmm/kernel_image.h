@@ -35,10 +35,10 @@ struct kernel_image {
 	size_t size;
 	struct kernel_segment segments[KERNEL_SEGMENTS_MAX];
 	unsigned segment_count;
-	uint64_t entry;		   /* guest-physical */
-	uint64_t start;		   /* lowest guest-physical address it needs */
-	uint64_t end;		   /* first address after what it needs */
-	uint64_t initrd_max;	   /* bzImage: highest address the initrd may touch */
+	uint64_t entry;            /* guest-physical */
+	uint64_t start;            /* lowest guest-physical address it needs */
+	uint64_t end;              /* first address after what it needs */
+	uint64_t initrd_max;       /* bzImage: highest address the initrd may touch */
 	uint32_t command_line_max; /* bytes without the terminating zero */
 	size_t setup_header_size;  /* bzImage: bytes from 0x1f1 on to copy to the zero page */
 };

@@ -239,23 +239,26 @@ static gp_status_t open_kvm(struct machine *machine, const char *path, struct er
 		int why = errno;
 
 		if (why == EACCES || why == EPERM)
-			return error_set_errno(error, why,
-					       "cannot open %s: add this user to its group (usually "
-					       "'adduser USER kvm', then log in again)",
-					       path);
+			return error_set_errno(
+				error, why,
+				"cannot open %s: add this user to its group (usually "
+				"'adduser USER kvm', then log in again)",
+				path);
 		if (why == ENOENT || why == ENODEV || why == ENXIO)
-			return error_set_errno(error, why,
-					       "cannot open %s: this machine has no KVM ('modprobe "
-					       "kvm_intel' or 'kvm_amd' loads it where the CPU can); "
-					       "'guestprof lab' runs the same command on an emulated "
-					       "one",
-					       path);
+			return error_set_errno(
+				error, why,
+				"cannot open %s: this machine has no KVM ('modprobe "
+				"kvm_intel' or 'kvm_amd' loads it where the CPU can); "
+				"'guestprof lab' runs the same command on an emulated "
+				"one",
+				path);
 		return error_set_errno(error, why, "cannot open %s", path);
 	}
 	version = ioctl(machine->kvm_fd, KVM_GET_API_VERSION, 0);
 	if (version != KVM_API_VERSION_WANTED)
-		return error_set(error, GP_ERR_NOT_SUPPORTED, "%s is not KVM, or not one of API version %d",
-				 path, KVM_API_VERSION_WANTED);
+		return error_set(error, GP_ERR_NOT_SUPPORTED,
+				 "%s is not KVM, or not one of API version %d", path,
+				 KVM_API_VERSION_WANTED);
 	for (size_t i = 0; i < ARRAY_SIZE(needed); i++)
 		if (ioctl(machine->kvm_fd, KVM_CHECK_EXTENSION, needed[i].capability) <= 0)
 			return error_set(error, GP_ERR_NOT_SUPPORTED,
@@ -278,8 +281,8 @@ static gp_status_t check_vcpu_count(const struct machine *machine, unsigned coun
 	if (most <= 0 || most > MACHINE_VCPUS_MAX)
 		most = MACHINE_VCPUS_MAX;
 	if (count < 1 || count > (unsigned)most)
-		return error_set(error, GP_ERR_OUT_OF_RANGE, "%u vCPUs: give 1 to %d with -c", count,
-				 most);
+		return error_set(error, GP_ERR_OUT_OF_RANGE, "%u vCPUs: give 1 to %d with -c",
+				 count, most);
 	return GP_OK;
 }
 
@@ -308,7 +311,8 @@ static gp_status_t create_vm(struct machine *machine, struct error *error)
 		};
 
 		if (ioctl(machine->vm_fd, KVM_SET_USER_MEMORY_REGION, &region))
-			return error_set_errno(error, errno, "KVM refuses the guest's memory at %#llx",
+			return error_set_errno(error, errno,
+					       "KVM refuses the guest's memory at %#llx",
 					       (unsigned long long)ram->gpa);
 	}
 	return GP_OK;
@@ -325,7 +329,8 @@ static gp_status_t connect_interrupt(struct machine *machine, uint32_t gsi,
 		return error_set(error, GP_ERR_INTERNAL, "interrupt %u cannot be given out", gsi);
 	machine->interrupt_fds[gsi] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (machine->interrupt_fds[gsi] < 0)
-		return error_set_errno(error, errno, "cannot create an eventfd for interrupt %u", gsi);
+		return error_set_errno(error, errno, "cannot create an eventfd for interrupt %u",
+				       gsi);
 	request.fd = (uint32_t)machine->interrupt_fds[gsi];
 	if (ioctl(machine->vm_fd, KVM_IRQFD, &request))
 		return error_set_errno(error, errno, "KVM refuses interrupt %u", gsi);
@@ -398,8 +403,8 @@ static gp_status_t add_virtio_device(struct machine *machine, const struct virti
 		};
 
 		if (ioctl(machine->vm_fd, KVM_IOEVENTFD, &request))
-			return error_set_errno(error, errno, "KVM refuses the notification of slot %u",
-					       slot);
+			return error_set_errno(error, errno,
+					       "KVM refuses the notification of slot %u", slot);
 	}
 	return virtio_mmio_attach(transport, &machine->memory_bus, &machine->loop, error);
 }
@@ -495,20 +500,26 @@ static gp_status_t open_files(struct machine *machine, const struct machine_conf
 }
 
 static gp_status_t build(struct machine *machine, const struct machine_config *config,
-			 struct error *error)
+			 enum machine_fault *fault, struct error *error)
 {
 	struct machine_end_request end = {request_end, machine};
 	struct boot_state state;
 	gp_status_t status;
 
 	/* Bad input is told before anything of a VM exists. */
+	*fault = MACHINE_FAULT_INPUT;
 	status = open_files(machine, config, error);
-	if (!status)
-		status = open_kvm(machine, config->kvm_path ? config->kvm_path : "/dev/kvm", error);
-	if (!status)
-		status = check_vcpu_count(machine, config->vcpus, error);
 	if (status)
 		return status;
+	*fault = MACHINE_FAULT_HOST;
+	status = open_kvm(machine, config->kvm_path ? config->kvm_path : "/dev/kvm", error);
+	if (status)
+		return status;
+	*fault = MACHINE_FAULT_INPUT;
+	status = check_vcpu_count(machine, config->vcpus, error);
+	if (status)
+		return status;
+	*fault = MACHINE_FAULT_HOST;
 	machine->vcpu_count = config->vcpus;
 	machine->environment = (struct vcpu_environment){
 		.ports = &machine->ports,
@@ -546,8 +557,9 @@ static gp_status_t build(struct machine *machine, const struct machine_config *c
 }
 
 gp_status_t machine_create(const struct machine_config *config, struct machine **out,
-			   struct error *error)
+			   enum machine_fault *fault, struct error *error)
 {
+	enum machine_fault whose = MACHINE_FAULT_HOST;
 	struct machine *machine = calloc(1, sizeof(*machine));
 	gp_status_t status;
 
@@ -560,9 +572,11 @@ gp_status_t machine_create(const struct machine_config *config, struct machine *
 		machine->interrupt_fds[i] = -1;
 	vcpu_gate_init(&machine->gate);
 	sampler_target_init(&machine->target, &target_ops);
-	status = build(machine, config, error);
+	status = build(machine, config, &whose, error);
 	if (status) {
 		machine_destroy(machine);
+		if (fault)
+			*fault = whose;
 		return status;
 	}
 	*out = machine;
@@ -670,8 +684,7 @@ static void wait_for_end(struct machine *machine, const struct machine_limits *l
 {
 	uint64_t start = monotonic_ns(), limit = 0;
 	enum machine_end at_limit = MACHINE_RUNNING;
-	struct pollfd waits[2] = {{.fd = machine->end_fd, .events = POLLIN},
-				  {.fd = limits->signal_fd, .events = POLLIN}};
+	struct pollfd requested = {.fd = machine->end_fd, .events = POLLIN};
 
 	if (limits->duration_ns) {
 		limit = limits->duration_ns;
@@ -696,8 +709,7 @@ static void wait_for_end(struct machine *machine, const struct machine_limits *l
 				break;
 			}
 		}
-		if (ppoll(waits, 2, timeout, NULL) > 0 && waits[1].revents)
-			machine_request_end(machine, MACHINE_SIGNALLED);
+		ppoll(&requested, 1, timeout, NULL);
 	}
 }
 

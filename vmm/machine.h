@@ -28,12 +28,12 @@ struct machine_disk {
 };
 
 struct machine_config {
-	const char *kvm_path;	  /* NULL: /dev/kvm */
-	const char *kernel;	  /* bzImage or ELF with a PVH note */
-	const char *initrd;	  /* NULL: none */
+	const char *kvm_path;     /* NULL: /dev/kvm */
+	const char *kernel;       /* bzImage or ELF with a PVH note */
+	const char *initrd;       /* NULL: none */
 	const char *command_line; /* passed on unchanged */
-	unsigned vcpus;		  /* 1..MACHINE_VCPUS_MAX */
-	uint64_t memory;	  /* bytes, a multiple of 4 KiB */
+	unsigned vcpus;           /* 1..MACHINE_VCPUS_MAX */
+	uint64_t memory;          /* bytes, a multiple of 4 KiB */
 	unsigned disk_count;
 	struct machine_disk disks[MACHINE_DISKS_MAX];
 	bool sandbox;
@@ -48,16 +48,22 @@ struct machine_config {
 
 struct machine;
 
-/* What machine_run() waits for besides the guest. Zero or -1 where there is none. */
+/* What machine_run() waits for besides the guest. 0: none. */
 struct machine_limits {
 	uint64_t duration_ns; /* from the first instruction: MACHINE_DURATION; 0: none */
 	uint64_t timeout_ns;  /* from the first instruction: MACHINE_TIMED_OUT; 0: none */
-	int signal_fd;	      /* readable: MACHINE_SIGNALLED; -1: none */
 };
 
-/* Errors name the file or the setting and what to do. Nothing is left behind on failure. */
+/* Whose doing it is that a machine could not be made. */
+enum machine_fault {
+	MACHINE_FAULT_INPUT, /* a file or a setting of the configuration */
+	MACHINE_FAULT_HOST,  /* this host: no KVM, no right to use it, a capability it lacks */
+};
+
+/* Errors name the file or the setting and what to do. Nothing is left behind on failure. `fault`
+ * (may be NULL) is set on failure only. */
 gp_status_t machine_create(const struct machine_config *config, struct machine **out,
-			   struct error *error);
+			   enum machine_fault *fault, struct error *error);
 
 /* NULL is ignored. Stops what still runs. */
 void machine_destroy(struct machine *machine);

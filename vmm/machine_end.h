@@ -6,14 +6,14 @@
 enum machine_end {
 	MACHINE_RUNNING,      /* no end yet */
 	MACHINE_POWERED_OFF,  /* ACPI sleep state 5 */
-	MACHINE_RESET,	      /* the guest reset itself: ACPI, i8042, port 0xcf9 */
+	MACHINE_RESET,        /* the guest reset itself: ACPI, i8042, port 0xcf9 */
 	MACHINE_TRIPLE_FAULT, /* KVM_EXIT_SHUTDOWN */
 	MACHINE_TEXT_SEEN,    /* --until appeared on the console */
 	MACHINE_DURATION,     /* --duration is over */
 	MACHINE_TIMED_OUT,    /* --timeout is over */
 	MACHINE_USER_QUIT,    /* Ctrl-A x */
 	MACHINE_SIGNALLED,    /* SIGINT, SIGTERM, SIGHUP */
-	MACHINE_ERROR,	      /* KVM could not go on; an error text goes with it */
+	MACHINE_ERROR,        /* KVM could not go on; an error text goes with it */
 };
 
 /* Where a device asks for the end. Any thread, more than once, returns at once. */

@@ -73,12 +73,7 @@ static const struct rule common_rules[] = {
 };
 
 static const struct rule vcpu_rules[] = {
-	{SCMP_SYS(timerfd_settime), ANY},  /* console output is due soon */
-	{SCMP_SYS(timer_create), ANY},     /* this vCPU's sampling timer */
-	{SCMP_SYS(timer_settime), ANY},    /* starts and stops it */
-	{SCMP_SYS(timer_gettime), ANY},    /* how far it is */
-	{SCMP_SYS(timer_getoverrun), ANY}, /* ticks that were merged */
-	{SCMP_SYS(timer_delete), ANY},     /* the session's end */
+	{SCMP_SYS(timerfd_settime), ANY}, /* console output is due soon */
 };
 
 static const struct rule event_loop_rules[] = {
@@ -109,6 +104,7 @@ static const struct rule reader_rules[] = {
 	{SCMP_SYS(epoll_wait), ANY},        /* the same */
 	{SCMP_SYS(epoll_pwait), ANY},       /* the same */
 	{SCMP_SYS(timerfd_settime), ANY},   /* how often */
+	{SCMP_SYS(sysinfo), ANY},           /* qsort() of symbols: how much memory there is */
 };
 
 /* Main is given these and the reader's: it finishes the trace file. */
@@ -120,21 +116,17 @@ static const struct rule main_rules[] = {
 	{SCMP_SYS(timer_settime), ANY},    /* stopping the session */
 	{SCMP_SYS(timer_getoverrun), ANY}, /* the session's last count */
 	{SCMP_SYS(timer_delete), ANY},     /* the session's end */
+	{SCMP_SYS(munlock), ANY},          /* giving back its memory */
 	{SCMP_SYS(getrusage), ANY},        /* what the run cost */
 	{SCMP_SYS(sigaltstack), ANY},      /* giving back a signal stack */
 };
 
 /* ioctl() is allowed for these requests only. For vCPU threads: to their own vCPU. */
 static const uint32_t vcpu_requests[] = {
-	KVM_RUN,             /* the guest runs */
-	KVM_GET_REGS,        /* samples; what stood at an error */
-	KVM_SET_REGS,        /* boot state */
-	KVM_GET_SREGS,       /* samples: CR3, segments */
-	KVM_SET_SREGS,       /* boot state */
-	KVM_GET_MP_STATE,    /* is the vCPU halted */
-	KVM_GET_VCPU_EVENTS, /* what stood at an error */
-	KVM_GET_MSRS,        /* samples: GS base of the kernel */
-	KVM_KVMCLOCK_CTRL,   /* the guest's watchdog after a pause */
+	KVM_RUN,          /* the guest runs */
+	KVM_GET_REGS,     /* samples where KVM_CAP_SYNC_REGS is missing */
+	KVM_GET_SREGS,    /* the same: CR3, segments */
+	KVM_GET_MP_STATE, /* is the vCPU halted */
 };
 
 /* console_restore(), in every thread: it may be the one that ends the process. */
@@ -243,8 +235,9 @@ gp_status_t sandbox_enter_process(struct error *error)
 		return error_set_errno(error, errno, "cannot watch for sandbox violations");
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return error_set_errno(error, errno, "cannot set no_new_privs");
-	/* Guest memory is in ours: no dump of it, no other process that looks into it. */
-	if (setrlimit(RLIMIT_CORE, &no_core) || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
+	/* Guest memory is in ours: no dump of it. Who may trace us stays as the system has it: the
+	 * owner of a machine may attach to it. */
+	if (setrlimit(RLIMIT_CORE, &no_core))
 		return error_set_errno(error, errno, "cannot forbid core dumps");
 	return drop_capabilities(error);
 }

@@ -19,8 +19,8 @@
 enum {
 	GUEST_CODE_SELECTOR = 0x10,
 	GUEST_DATA_SELECTOR = 0x18,
-	SEGMENT_CODE = 0xb,	/* execute, read, accessed */
-	SEGMENT_DATA = 0x3,	/* read, write, accessed */
+	SEGMENT_CODE = 0xb,     /* execute, read, accessed */
+	SEGMENT_DATA = 0x3,     /* read, write, accessed */
 	SEGMENT_BUSY_TSS = 0xb, /* 32-bit or 64-bit, by mode */
 	SEGMENT_LDT = 0x2,
 };
@@ -224,8 +224,8 @@ static void registers_value(const struct kvm_regs *regs, const struct kvm_sregs 
 	cpu->idt_base = sregs->idt.base;
 	cpu->idt_limit = sregs->idt.limit;
 	cpu->tr_base = sregs->tr.base;
-	/* The CPU keeps its privilege level in SS's descriptor (Intel SDM 3A, 5.5). In real mode the
-	 * DPL fields are what an earlier mode left there. */
+	/* The CPU keeps its privilege level in SS's descriptor (Intel SDM 3A, 5.5). In real mode
+	 * the DPL fields are what an earlier mode left there. */
 	cpu->cpl = sregs->cr0 & X86_CR0_PROTECTED ? sregs->ss.dpl & 3 : 0;
 	if (regs->rflags & X86_RFLAGS_VIRTUAL_8086)
 		cpu->cpl = 3;
@@ -262,18 +262,17 @@ static void fail(struct vcpu *vcpu, const char *format, ...)
 	va_end(arguments);
 	vcpu_registers(vcpu, &cpu);
 	space = address_space_of(&cpu);
-	while (length < BYTES &&
-	       guest_read_virtual(&space, NULL, vcpu->environment->guest_memory,
-				  gva(cpu.cs.base + cpu.rip + length), &bytes[length],
-				  1) == TRANSLATE_OK)
+	while (length < BYTES && guest_read_virtual(&space, NULL, vcpu->environment->guest_memory,
+						    gva(cpu.cs.base + cpu.rip + length),
+						    &bytes[length], 1) == TRANSLATE_OK)
 		length++;
 	for (size_t i = 0; i < length; i++)
 		snprintf(dump + i * 3, 4, "%02x ", bytes[i]);
 	if (length)
 		dump[length * 3 - 1] = 0;
 	error_set(&vcpu->error, GP_ERR_IO,
-		  "vCPU %u: %s; at RIP %#llx (CS base %#llx, CR0 %#llx), bytes there: %s", vcpu->index,
-		  what, (unsigned long long)cpu.rip, (unsigned long long)cpu.cs.base,
+		  "vCPU %u: %s; at RIP %#llx (CS base %#llx, CR0 %#llx), bytes there: %s",
+		  vcpu->index, what, (unsigned long long)cpu.rip, (unsigned long long)cpu.cs.base,
 		  (unsigned long long)cpu.cr0, dump);
 	machine_end_request(&vcpu->environment->end, MACHINE_ERROR);
 }

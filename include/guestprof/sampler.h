@@ -40,17 +40,17 @@ typedef struct gp_sampler gp_sampler_t;
 #define GP_SAMPLER_DEPTH_MAX 1024
 
 typedef struct gp_sampler_config {
-	size_t size;	      /* sizeof(gp_sampler_config_t): later versions add fields */
-	uint64_t period_ns;   /* between two ticks of a vCPU; see the limits above */
-	uint32_t max_depth;   /* frames per stack, 1..GP_SAMPLER_DEPTH_MAX */
-	uint32_t flags;	      /* GP_SAMPLER_SHARED or 0 */
-	uint64_t ring_bytes;  /* per vCPU, a power of two from 4096; 0: holds at least one second
-			       * of samples of up to 64 frames */
+	size_t size;         /* sizeof(gp_sampler_config_t): later versions add fields */
+	uint64_t period_ns;  /* between two ticks of a vCPU; see the limits above */
+	uint32_t max_depth;  /* frames per stack, 1..GP_SAMPLER_DEPTH_MAX */
+	uint32_t flags;      /* GP_SAMPLER_SHARED or 0 */
+	uint64_t ring_bytes; /* per vCPU, a power of two from 4096; 0: holds at least one second
+			      * of samples of up to 64 frames */
 } gp_sampler_config_t;
 
 typedef struct gp_sampler_totals {
-	uint64_t ticks;	  /* timer expirations while the session ran */
-	uint64_t full;	  /* records with a stack, or that say why there is none */
+	uint64_t ticks;   /* timer expirations while the session ran */
+	uint64_t full;    /* records with a stack, or that say why there is none */
 	uint64_t partial; /* records completed by a later one */
 	uint64_t dropped; /* ticks whose record found the ring full */
 } gp_sampler_totals_t;
@@ -63,8 +63,8 @@ typedef struct gp_sampler_totals {
 GP_EXPORT gp_status_t gp_sampler_create(gp_target_t *target, uint32_t options,
 					const gp_sampler_config_t *config, gp_sampler_t **out);
 
-/* Starts the timers. `options` must be 0. GP_ERR_BAD_STATE: already started. GP_ERR_NO_RESOURCES: no
- * timers left (ulimit -i); the session is then stopped as before. */
+/* Starts the timers. `options` must be 0. GP_ERR_BAD_STATE: already started. GP_ERR_NO_RESOURCES:
+ * no timers left (ulimit -i); the session is then stopped as before. */
 GP_EXPORT gp_status_t gp_sampler_start(gp_sampler_t *sampler, uint32_t options);
 
 /* Stops the timers. Afterwards nothing is added to the rings and the totals are exact. May be
