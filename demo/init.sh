@@ -14,6 +14,7 @@
 #   guestprof.cmd=diskwrite  write the text guestprof.arg to the start of /dev/vda
 #   guestprof.cmd=diskread   print the first line of /dev/vda, and the size of every /dev/vd?
 #   guestprof.cmd=disks      print each disk's sha256, copy /dev/vda (read-only) to /dev/vdb
+#   guestprof.cmd=kallsyms   write the kernel's own list of its symbols to /dev/vda
 #   guestprof.cmd=rng        print the count of bytes got from /dev/hwrng
 #
 # Several, with commas between them, run one after the other.
@@ -115,6 +116,10 @@ run_command() {
 			echo "disks: copied"
 		dd if=/dev/zero of=/dev/vda bs=512 count=1 conv=notrunc,fsync 2>/dev/null ||
 			echo "disks: vda refuses to be written"
+		;;
+	kallsyms)
+		load_modules /dev/vda
+		cat /proc/kallsyms >/dev/vda && sync && echo "kallsyms: written"
 		;;
 	rng)
 		load_modules /dev/hwrng

@@ -37,7 +37,8 @@ if command -v mke2fs >/dev/null; then
 	truncate -s 32M "$work/root-6.1"
 	# The device in it without being root here.
 	mke2fs -q -t ext4 -d "$work/root" "$work/root-6.1" >&2 &&
-		debugfs -w -R 'mknod dev/console c 5 1' "$work/root-6.1" >&2 && root_made=yes
+		printf 'cd dev\nmknod console c 5 1\n' | debugfs -w -f - "$work/root-6.1" >&2 &&
+		root_made=yes
 	cp --sparse=always "$work/root-6.1" "$work/root-6.12"
 fi
 
@@ -75,14 +76,16 @@ exit $code
 END_JOB
 # A kernel in the ELF format needs no unpacking: the quickest way to a guest.
 job 1 echo <<'END_JOB'
-mkfifo input
+fifo=$(mktemp -u) # the lab's shared directory can hold none
+mkfifo "$fifo"
 boot -k $elf/6.1 -i $initrds/6.1 -c 2 -m 256M \
-	-p "console=ttyS0 quiet panic=-1 guestprof.cmd=report,echo" <input &
-exec 3>input
+	-p "console=ttyS0 quiet panic=-1 guestprof.cmd=report,echo" <"$fifo" &
+exec 3>"$fifo"
 wait_for "init: echo" echo.out && cat lines >&3
+rm "$fifo"
 wait $!
 END_JOB
-for method in acpi kbd pci triple; do
+for method in default acpi kbd pci triple; do
 	line=$((line % 2 + 1))
 	case $method in
 	acpi | pci) elf_of=6.12-cloud ;;
@@ -90,7 +93,7 @@ for method in acpi kbd pci triple; do
 	esac
 	job "$line" "reset-$method" <<-JOB
 		boot -k \$elf/$elf_of -i \$initrds/$elf_of -m 128M \
-			-p "console=ttyS0 quiet reboot=$method guestprof.cmd=reset"
+			-p "console=ttyS0 quiet $([ $method = default ] || echo reboot=$method) guestprof.cmd=reset"
 	JOB
 done
 job 2 panic-sampled <<'END_JOB'
@@ -145,10 +148,12 @@ echo $? >terminal-code
 stty -g >terminal-after
 END
 export guestprof elf
-mkfifo keys
-script -qec "sh in-terminal" /dev/null <keys &
-exec 3>keys
+fifo=$(mktemp -u)
+mkfifo "$fifo"
+script -qec "sh in-terminal" /dev/null <"$fifo" &
+exec 3>"$fifo"
 wait_for "Linux version" terminal.out && printf '\001x' >&3
+rm "$fifo"
 wait
 END_JOB
 job 1 disks-in-use <<'END_JOB'
@@ -257,6 +262,7 @@ trace_is_whole() {
 	is "$1: the trace is whole" "$(grep -c '^# ended:' "$work/$2.report") $(grep -c INCOMPLETE \
 		"$work/$2.report")" "1 0"
 }
+ends_with "reset as the kernel likes" reset-default 10
 ends_with "reset by ACPI" reset-acpi 10
 ends_with "reset by the keyboard controller" reset-kbd 10
 ends_with "reset by port 0xcf9" reset-pci 10

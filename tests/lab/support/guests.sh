@@ -60,7 +60,7 @@ guests_begin() {
 	END
 	cat >>"$work/job-head" <<-'END'
 		boot() {
-			"$guestprof" record -F 0 --timeout 240 "$@"
+			"$guestprof" record -F 0 --timeout 150 "$@"
 		}
 		wait_for() {
 			tries=0
