@@ -14,7 +14,7 @@
 #	is, holds, lacks, at_least, skip, guests_end    results
 #
 # A job sees: $guestprof; boot ARGUMENTS..., which is `guestprof record` without sampling, with a
-# timeout and without input; $kernels, $initrds and $elf (directories); wait_for TEXT FILE.
+# timeout and without input; $kernels, $initrds and $elf (directories); wait_for TEXT FILE [PID].
 # shellcheck shell=sh
 
 guestprof=${GUESTPROF:-$PWD/build/guestprof}
@@ -64,9 +64,10 @@ guests_begin() {
 		}
 		wait_for() {
 			tries=0
-			while [ $tries -lt 2400 ]; do
+			while [ $tries -lt 600 ]; do
 				! grep -q -F -e "$1" "$2" 2>/dev/null || return 0
-				sleep 0.1
+				[ -z "${3-}" ] || [ -e "/proc/$3" ] || break
+				sleep 0.2
 				tries=$((tries + 1))
 			done
 			echo "no '$1' in $2" >&2
