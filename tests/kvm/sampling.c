@@ -91,7 +91,7 @@ static void run_tree_in(const char *mode, enum fxt_addressing addressing)
 	session = open_session(&seen.guest, 997 * MICROSECOND, 0, 0, 64);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
 	sleep_ns(5 * MILLISECOND); /* a tick comes before the first instruction */
-	end = guest_machine_run(&seen.guest, 3 * SECOND / 2, &error);
+	end = guest_machine_run(&seen.guest, 4 * SECOND, &error);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	check_session(session, 1, &data, see, &seen);
 	cr_assert_eq(seen.first_pc, seen.guest.entry,
@@ -149,7 +149,7 @@ static void run_nested_to(uint32_t depth, uint64_t deepest, bool root_reached)
 			     (struct guest_setup){.command_line = "run=nested rounds=0"});
 	session = open_session(&seen.guest, MILLISECOND, 0, 0, depth);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(guest_machine_run(&seen.guest, SECOND / 2, NULL), MACHINE_DURATION);
+	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), MACHINE_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	counts = check_session(session, 1, &data, see, &seen);
 	cr_assert_eq(seen.deepest, deepest, "%llu", (unsigned long long)seen.deepest);
@@ -180,7 +180,7 @@ Test(sampling, a_halted_vcpu_is_recorded_as_halted)
 	guest_machine_create(&seen.guest, (struct guest_setup){.command_line = "run=idle"});
 	session = open_session(&seen.guest, MILLISECOND, 0, 0, 64);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(guest_machine_run(&seen.guest, SECOND / 2, NULL), MACHINE_DURATION);
+	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), MACHINE_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	counts = check_session(session, 1, &data, see, &seen);
 	cr_assert_gt(counts.totals.full, 10);
@@ -205,7 +205,7 @@ Test(sampling, a_vcpu_nobody_started_is_recorded_as_not_started)
 			     (struct guest_setup){.command_line = "run=tree rounds=0", .vcpus = 2});
 	session = open_session(&seen.guest, MILLISECOND, 0, 0, 64);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(guest_machine_run(&seen.guest, SECOND / 2, NULL), MACHINE_DURATION);
+	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), MACHINE_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	counts = check_session(session, 2, &data, see, &seen);
 	cr_assert_eq(gp_sampler_totals(session, 1, &second), GP_OK);
@@ -269,7 +269,7 @@ Test(sampling, a_tiny_ring_drops_and_counts_exactly)
 	session = open_session(&seen.guest, 200 * MICROSECOND, 0, 4096, 64);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
 	/* Nobody reads meanwhile. */
-	cr_assert_eq(guest_machine_run(&seen.guest, SECOND / 2, NULL), MACHINE_DURATION);
+	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), MACHINE_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	counts = check_session(session, 1, &data, see, &seen);
 	cr_assert_gt(counts.totals.dropped, 0);
