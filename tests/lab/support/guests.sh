@@ -180,7 +180,7 @@ word_of() {
 guests_end() {
 	# 86 is how a process ends that does what the sandbox does not allow.
 	is "the sandbox had to end none of them" \
-		"$(cd "$work" && grep -lx 86 ./*.code; grep -l 'sandbox:' ./*.err)" ""
+		"$(cd "$work" && grep -lx 86 ./*.code; grep -l 'guestprof: sandbox:' ./*.err)" ""
 	echo "1..$count"
 }
 
