@@ -24,7 +24,8 @@ struct counts {
 	/* Ticks that a stack, or the reason for none, stands for. */
 	uint64_t told;
 	uint64_t without_stack; /* running, and yet no address at all */
-	uint64_t kernel;        /* leaves in kernel mode at kernel addresses */
+	uint64_t modules;       /* leaves in kernel mode in a module */
+	uint64_t kernel;        /* leaves in kernel mode at addresses of the kernel itself */
 	uint64_t kernel_named;
 	uint64_t low; /* leaves in kernel mode at other addresses: the startup code */
 	uint64_t low_named;
