@@ -70,6 +70,7 @@ run_command() {
 		;;
 	sleep) sleep "${arg:-10}" ;;
 	echo)
+		stty -echo # what is typed would stand between what is printed
 		echo "init: echo"
 		while read -r line; do
 			[ "$line" != quit ] || break

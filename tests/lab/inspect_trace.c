@@ -12,6 +12,8 @@
 #include <string.h>
 
 #define KERNEL_HALF UINT64_C(0xffff800000000000)
+/* Where modules lie with KASLR (Documentation/arch/x86/x86_64/mm.rst). */
+#define MODULES_START UINT64_C(0xffffffffc0000000)
 
 struct counts {
 	/* What session_end claims. */
@@ -22,7 +24,8 @@ struct counts {
 	/* Ticks that a stack, or the reason for none, stands for. */
 	uint64_t told;
 	uint64_t without_stack; /* running, and yet no address at all */
-	uint64_t kernel;        /* leaves in kernel mode at kernel addresses */
+	uint64_t modules;       /* leaves in kernel mode in a module */
+	uint64_t kernel;        /* leaves in kernel mode at addresses of the kernel itself */
 	uint64_t kernel_named;
 	uint64_t low; /* leaves in kernel mode at other addresses: the startup code */
 	uint64_t low_named;
@@ -72,6 +75,8 @@ static void see_samples(struct trace *trace, struct counts *counts)
 		if (sample.mode == FXT_MODE_GUEST_USER) {
 			counts->user += ticks;
 			counts->user_named += named ? ticks : 0;
+		} else if (sample.stack[0] >= MODULES_START) {
+			counts->modules += ticks;
 		} else if (sample.stack[0] >= KERNEL_HALF) {
 			counts->kernel += ticks;
 			counts->kernel_named += named ? ticks : 0;
@@ -99,6 +104,7 @@ static void print_counts(struct trace *trace)
 	printf("told %" PRIu64 "\nwithout_stack %" PRIu64 "\nwalked %" PRIu64 "\nroot %" PRIu64
 	       "\n",
 	       counts.told, counts.without_stack, counts.walked, counts.root);
+	printf("modules %" PRIu64 "\n", counts.modules);
 	printf("kernel %" PRIu64 "\nkernel_named %" PRIu64 "\nlow %" PRIu64 "\nlow_named %" PRIu64
 	       "\nuser %" PRIu64 "\nuser_named %" PRIu64 "\n",
 	       counts.kernel, counts.kernel_named, counts.low, counts.low_named, counts.user,
@@ -125,7 +131,8 @@ static void print_leaves(struct trace *trace)
 	while (trace_next_sample(trace, &sample, &ticks)) {
 		const struct trace_symbol *symbol;
 
-		if (!sample.depth)
+		if (!sample.depth || sample.mode == FXT_MODE_HALTED ||
+		    sample.mode == FXT_MODE_NOT_STARTED)
 			continue;
 		symbol = trace_find_symbol(trace, &sample, 0);
 		printf("%" PRIu64 " %s ", ticks,

@@ -91,6 +91,7 @@ run_line() {
 	cat >"$work/run-$1" <<-END
 		cd '$work' || exit 1
 		while read -r name; do
+			[ ! -e "\$name.code" ] || continue
 			sh "\$name.job" >"\$name.out" 2>"\$name.err"
 			echo \$? >"\$name.code"
 		done <jobs-$1
@@ -98,9 +99,14 @@ run_line() {
 	if [ "$floor" = native ]; then
 		sh "$work/run-$1"
 	else
-		# What is written below the current directory lands there.
-		(cd "$work" && "$guestprof" lab --exec sh "run-$1") </dev/null >&2 ||
-			echo "# the lab ended with exit code $?"
+		# What is written below the current directory lands there. On a busy machine the lab's
+		# kernel is at times so slow that it does nothing but serve its own timer ("soft
+		# lockup"): then the jobs that are left have a second try in a fresh lab.
+		for try in 1 2; do
+			(cd "$work" && "$guestprof" lab --timeout 400 --exec sh "run-$1") </dev/null >&2 &&
+				break
+			echo "# lab $try of line $1 ended with exit code $?"
+		done
 	fi
 }
 
@@ -180,7 +186,7 @@ word_of() {
 guests_end() {
 	# 86 is how a process ends that does what the sandbox does not allow.
 	is "the sandbox had to end none of them" \
-		"$(cd "$work" && grep -lx 86 ./*.code; grep -l 'sandbox:' ./*.err)" ""
+		"$(cd "$work" && grep -lx 86 ./*.code; grep -l 'guestprof: sandbox:' ./*.err)" ""
 	echo "1..$count"
 }
 
