@@ -2,8 +2,8 @@
 #include "tests/kvm/guest_machine.h"
 
 /* Of one round of run_tree(): instructions in the leaves' loops, and bounds on all others, in
- * units of a loop's instructions. A call, a return, a push touch memory, for which an emulator takes
- * several times as long as for a register; ten times is a bound for those seen. */
+ * units of a loop's instructions. A call, a return, a push touch memory, for which an emulator
+ * takes several times as long as for a register; ten times is a bound for those seen. */
 #define LOOP_INSTRUCTIONS 120000.0L
 #define OTHER_INSTRUCTIONS 1200.0L
 #define LEAF_FRAME_INSTRUCTIONS 120.0L
