@@ -379,7 +379,7 @@ static bool guest_panicked(const struct recorder *recorder)
 
 /* The reader thread. */
 
-static void drain(struct recorder *recorder)
+static gp_status_t drain(struct recorder *recorder)
 {
 	size_t actual;
 	gp_status_t status = gp_sampler_read(recorder->config.session, 0, recorder->buffer,
@@ -391,16 +391,17 @@ static void drain(struct recorder *recorder)
 		uint8_t *larger = realloc(recorder->buffer, size);
 
 		if (!larger)
-			return; /* the rings keep it, or count its loss */
+			return GP_ERR_NO_MEMORY; /* the rings keep it, or count its loss */
 		recorder->buffer = larger;
 		recorder->buffer_size = size;
 		status = gp_sampler_read(recorder->config.session, 0, recorder->buffer,
 					 recorder->buffer_size, &actual);
 	}
 	if (status || !actual)
-		return;
+		return status;
 	write_records(recorder, recorder->buffer, actual);
 	see_records(recorder, (const uint64_t *)(const void *)recorder->buffer, actual / 8);
+	return GP_OK;
 }
 
 static void *reader_main(void *argument)
@@ -453,6 +454,7 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 {
 	struct recorder *recorder = calloc(1, sizeof(*recorder));
 	enum { FIRST_BUFFER = 1 << 20 };
+	gp_status_t status;
 	sigset_t all, old;
 	int failed;
 
@@ -467,13 +469,21 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	recorder->cpu_known = calloc(recorder->vcpu_count, sizeof(*recorder->cpu_known));
 	symbol_table_init(&recorder->kernel_symbols);
 	if (!recorder->buffer || !recorder->cpus || !recorder->cpu_known || recorder->stop_fd < 0) {
-		error_set(error, GP_ERR_NO_MEMORY, "no memory for a recorder");
+		status = recorder->stop_fd < 0
+				 ? error_set(error, GP_ERR_NO_RESOURCES,
+					     "no descriptor for a recorder (ulimit -n)")
+				 : error_set(error, GP_ERR_NO_MEMORY, "no memory for a recorder");
 		goto failed;
 	}
 	/* The session's first records make the file a trace: they must come before ours. */
-	drain(recorder);
+	status = drain(recorder);
+	if (status) {
+		error_set(error, status, "cannot read the session: %s", gp_status_string(status));
+		goto failed;
+	}
 	write_head(recorder);
-	if (recorder->problem.status) {
+	status = recorder->problem.status;
+	if (status) {
 		if (error)
 			*error = recorder->problem;
 		goto failed;
@@ -483,7 +493,7 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	failed = pthread_create(&recorder->thread, NULL, reader_main, recorder);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (failed) {
-		error_set_errno(error, failed, "cannot start the reader thread");
+		status = error_set_errno(error, failed, "cannot start the reader thread");
 		goto failed;
 	}
 	*out = recorder;
@@ -491,11 +501,13 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 failed:
 	if (recorder->stop_fd >= 0)
 		close(recorder->stop_fd);
+	for (int class = 0; class < ADDRESS_CLASSES; class ++)
+		address_set_deinit(&recorder->addresses[class]);
 	free(recorder->buffer);
 	free(recorder->cpus);
 	free(recorder->cpu_known);
 	free(recorder);
-	return error ? error->status : GP_ERR_INTERNAL;
+	return status;
 }
 
 static void write_totals(struct recorder *recorder, const char *end_reason,
