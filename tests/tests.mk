@@ -12,10 +12,14 @@ UNIT_SCRIPTS := $(wildcard tests/run-selftest.sh tests/unit/*.sh)
 KVM_SCRIPTS := $(wildcard tests/kvm/*.sh)
 LAB_SCRIPTS := $(wildcard tests/lab/*.sh)
 
+# What the fault injection stands between the library and the C library for.
+WRAPPED_faults := calloc mmap mlock timer_create timer_settime sigaction syscall fcntl ioctl \
+	write ftruncate eventfd pthread_create
+
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lcriterion $(LIBS)
+	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) $(WRAPPED_$*:%=-Wl,--wrap=%) -o $@ $^ -lcriterion $(LIBS)
 
 $(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
