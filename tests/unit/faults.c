@@ -124,14 +124,14 @@ static _Atomic int open_errno = EMFILE;
 WRAP(long, syscall, long number, ...)
 {
 	va_list list;
-	long a[6];
+	long a[5]; /* the most that our calls have */
 
 	va_start(list, number);
-	for (int i = 0; i < 6; i++)
+	for (int i = 0; i < 5; i++)
 		a[i] = va_arg(list, long);
 	va_end(list);
 	FAIL_WITH(CALL_SYSCALL, atomic_load(&open_errno), -1);
-	return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	return __real_syscall(number, a[0], a[1], a[2], a[3], a[4]);
 }
 
 WRAP(int, fcntl, int fd, int command, ...)
