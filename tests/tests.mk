@@ -19,12 +19,12 @@ WRAPPED_faults := calloc mmap mlock timer_create timer_settime sigaction syscall
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) $(WRAPPED_$*:%=-Wl,--wrap=%) -o $@ $^ -lcriterion $(LIBS)
+	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) $(WRAPPED_$*:%=-Wl,--wrap=%) -o $@ $^ -lcriterion -lm $(LIBS)
 
 $(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lcriterion $(LIBS)
+	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lcriterion -lm $(LIBS)
 
 # Programs of their own: Criterion does not start under ThreadSanitizer.
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/libguestprof.a
