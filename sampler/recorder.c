@@ -178,7 +178,7 @@ static void write_symbols(void *context, const struct fxt_symbol *symbols, size_
 
 /* The reader thread. */
 
-static void drain(struct recorder *recorder)
+static gp_status_t drain(struct recorder *recorder)
 {
 	size_t actual;
 	gp_status_t status = gp_sampler_read(recorder->config.session, 0, recorder->buffer,
@@ -190,17 +190,18 @@ static void drain(struct recorder *recorder)
 		uint8_t *larger = realloc(recorder->buffer, size);
 
 		if (!larger)
-			return; /* the rings keep it, or count its loss */
+			return GP_ERR_NO_MEMORY; /* the rings keep it, or count its loss */
 		recorder->buffer = larger;
 		recorder->buffer_size = size;
 		status = gp_sampler_read(recorder->config.session, 0, recorder->buffer,
 					 recorder->buffer_size, &actual);
 	}
 	if (status || !actual)
-		return;
+		return status;
 	write_records(recorder, recorder->buffer, actual);
 	namer_see_records(&recorder->namer, (const uint64_t *)(const void *)recorder->buffer,
 			  actual / 8);
+	return GP_OK;
 }
 
 /* What is done from time to time while the guest runs. */
@@ -284,15 +285,26 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	recorder->buffer_size = FIRST_BUFFER;
 	recorder->buffer = malloc(recorder->buffer_size);
 	memcpy(names.tables, config->tables, sizeof(names.tables));
-	if (namer_init(&recorder->namer, &names) || !recorder->buffer || recorder->stop_fd < 0) {
+	if (namer_init(&recorder->namer, &names) || !recorder->buffer) {
 		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for a recorder");
 		goto failed;
 	}
+	if (recorder->stop_fd < 0) {
+		status = error_set(error, GP_ERR_NO_RESOURCES,
+				   "no descriptor for a recorder (ulimit -n)");
+		goto failed;
+	}
 	/* The session's first records make the file a trace: they must come before ours. */
-	drain(recorder);
+	status = drain(recorder);
+	if (status) {
+		error_set(error, status, "cannot read the session: %s", gp_status_string(status));
+		goto failed;
+	}
 	write_head(recorder);
-	if (recorder->problem.status) {
-		status = error_set(error, recorder->problem.status, "%s", recorder->problem.text);
+	status = recorder->problem.status;
+	if (status) {
+		if (error)
+			*error = recorder->problem;
 		goto failed;
 	}
 	sigfillset(&all);

@@ -14,15 +14,19 @@ LAB_SCRIPTS := $(wildcard tests/lab/*.sh)
 # What the scripts of the lab floor run, on the host and inside.
 LAB_PROGRAMS := $(call programs,lab)
 
+# What the fault injection stands between the library and the C library for.
+WRAPPED_faults := calloc mmap mlock timer_create timer_settime sigaction syscall fcntl ioctl \
+	write ftruncate eventfd pthread_create
+
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lcriterion $(LIBS)
+	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) $(WRAPPED_$*:%=-Wl,--wrap=%) -o $@ $^ -lcriterion -lm $(LIBS)
 
 $(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lcriterion $(LIBS)
+	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lcriterion -lm $(LIBS)
 
 # Programs of their own: Criterion does not start under ThreadSanitizer.
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/libguestprof.a
