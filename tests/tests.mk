@@ -32,6 +32,9 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/libguestprof.a
 	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
 .PRECIOUS: $(BUILD)/obj/tests/%.o
 
+# Measures between a vCPU's KVM_RUNs.
+$(BUILD)/tests/bench/kick: LDFLAGS += -Wl,--wrap=ioctl
+
 # The tiny guests of the kvm floor: one program, built once for each addressing mode. Always by gcc:
 # its -O0 gives every function a frame, leaves included, which -O1 with frame pointers does not.
 GUEST_CC ?= gcc
