@@ -113,13 +113,21 @@ static unsigned read_code(struct unwind_context *context, uint64_t address, uint
 	return first;
 }
 
-/* Reads up to LONGEST_CALL bytes that end before `address`, to the end of `buffer`. */
+/* Reads up to LONGEST_CALL bytes that end before `address`, to the end of `buffer`. `translation`
+ * is that of `address`: mostly the bytes are on the same page. */
 static unsigned read_code_before(struct unwind_context *context, uint64_t address,
+				 const struct translation *translation,
 				 uint8_t buffer[static LONGEST_CALL])
 {
 	unsigned in_page = (address & 4095) < LONGEST_CALL ? address & 4095 : LONGEST_CALL;
 	unsigned wanted = address < LONGEST_CALL ? (unsigned)address : LONGEST_CALL;
 
+	if (in_page == LONGEST_CALL)
+		return guest_memory_read(context->memory,
+					 gpa(translation->gpa.value - LONGEST_CALL), buffer,
+					 LONGEST_CALL)
+			       ? LONGEST_CALL
+			       : 0;
 	for (unsigned attempt = 0; attempt < 2 && wanted > 0; attempt++) {
 		if (guest_read_virtual(&context->space, &context->cache, context->memory,
 				       gva(address - wanted), buffer + LONGEST_CALL - wanted,
@@ -130,6 +138,19 @@ static unsigned read_code_before(struct unwind_context *context, uint64_t addres
 		wanted = in_page;
 	}
 	return 0;
+}
+
+/* guest_read_virtual() from an address whose translation is known. */
+static enum translate_result read_translated(struct unwind_context *context, uint64_t address,
+					     const struct translation *translation, void *buffer,
+					     size_t size)
+{
+	if ((address & 4095) + size > 4096)
+		return guest_read_virtual(&context->space, &context->cache, context->memory,
+					  gva(address), buffer, size);
+	return guest_memory_read(context->memory, translation->gpa, buffer, size)
+		       ? TRANSLATE_OK
+		       : TRANSLATE_OUTSIDE_MEMORY;
 }
 
 /* Accepts a linear return address, or gives the reason not to. */
@@ -150,7 +171,7 @@ static bool check_return_address(struct unwind_context *context, uint64_t addres
 		*end = STACK_END_BAD_POINTER;
 		return false;
 	}
-	count = read_code_before(context, address, code);
+	count = read_code_before(context, address, &translation, code);
 	if (!ends_with_call(code + LONGEST_CALL, count, context->word == 8)) {
 		*end = STACK_END_NO_RULE;
 		return false;
@@ -196,8 +217,7 @@ static bool evaluate(struct unwind_context *context, const struct unwind_rule *r
 	if (result == TRANSLATE_OK) {
 		uint8_t bytes[sizeof(slots)];
 
-		result = guest_read_virtual(&context->space, &context->cache, context->memory,
-					    gva(low), bytes, (size_t)count * word);
+		result = read_translated(context, low, &translation, bytes, (size_t)count * word);
 		for (unsigned i = 0; result == TRANSLATE_OK && i < count; i++)
 			memcpy(&slots[i], bytes + (size_t)i * word, word);
 	}

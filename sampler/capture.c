@@ -358,9 +358,12 @@ void sampler_vcpu_ended(struct sampler_target *target, unsigned vcpu)
 
 		if (!session || vcpu >= session->vcpu_count)
 			continue;
-		/* A session that does not run owes nothing, and its ring is the reader's. */
+		/* A session that does not run owes nothing, and its ring is the reader's. Nor does
+		 * one without a tick: it may be starting just now, fail to, and be the reader's
+		 * again before we are through. Drops it still has to tell are told after stop. */
 		if (atomic_load(&session->vcpus[vcpu].armed) &&
-		    !atomic_load(&session->vcpus[vcpu].quiet))
+		    !atomic_load(&session->vcpus[vcpu].quiet) &&
+		    tick_is_pending(&session->vcpus[vcpu]))
 			capture_finish(&session->vcpus[vcpu]);
 		atomic_store_explicit(&session->vcpus[vcpu].ended, true, memory_order_release);
 	}

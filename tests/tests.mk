@@ -23,6 +23,9 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) $(WRAPPED_$*:%=-Wl,--wrap=%) -o $@ $^ -lcriterion -lm $(LIBS)
 
+# Command lines are parsed in tools/, which is in no library.
+$(BUILD)/tests/unit/record_options: $(BUILD)/obj/tools/record_options.o
+
 $(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
@@ -34,6 +37,9 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/libguestprof.a
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
 .PRECIOUS: $(BUILD)/obj/tests/%.o
+
+# Measures between a vCPU's KVM_RUNs.
+$(BUILD)/tests/bench/kick: LDFLAGS += -Wl,--wrap=ioctl
 
 # The tiny guests of the kvm floor: one program, built once for each addressing mode. Always by gcc:
 # its -O0 gives every function a frame, leaves included, which -O1 with frame pointers does not.

@@ -128,7 +128,8 @@ static bool parse_seconds(const char *text, uint64_t *ns)
 	char *end;
 	double seconds;
 
-	if ((*text < '0' || *text > '9') && *text != '.')
+	/* Decimal: strtod() also knows hexadecimal numbers, infinities and spaces in front. */
+	if (!*text || text[strspn(text, "0123456789.eE+-")] || *text == '+')
 		return false;
 	seconds = strtod(text, &end);
 	if (*end || !(seconds > 0) || seconds > 1e9)
@@ -351,7 +352,7 @@ int record_options_parse(int argc, char **argv, struct record_options *options)
 		.output = DEFAULT_OUTPUT,
 	};
 	argv[0] = program; /* for getopt's messages */
-	optind = 1;
+	optind = 0; /* getopt(3): 0 also forgets where it was in another command line */
 	while ((option = getopt_long(argc, argv, "k:i:p:c:m:d:F:e:o:h", long_options, NULL)) !=
 	       -1) {
 		int code = parse_option(option, options);

@@ -49,7 +49,17 @@ struct line {
 	uint64_t last_sample; /* so that a recursive function counts once per sample */
 };
 
+/* The line of an address that was looked up before: most addresses come again and again. */
+struct known {
+	uint64_t address;
+	struct line *line; /* NULL: none yet */
+	bool inner;        /* a return address */
+	bool user;
+};
+#define KNOWN_BITS 14
+
 struct profile {
+	struct known known[1 << KNOWN_BITS];
 	/* One line per symbol of the trace, group by group, then the unnamed ones. */
 	struct line *lines;
 	size_t line_count;
@@ -69,7 +79,7 @@ static enum unnamed classify(const struct fxt_sample *sample, uint64_t address)
 	return sample->mode == FXT_MODE_GUEST_USER ? UNNAMED_USER : UNNAMED_LOW;
 }
 
-static struct line *line_of(struct profile *profile, const struct trace *trace,
+static struct line *look_up(struct profile *profile, const struct trace *trace,
 			    const struct fxt_sample *sample, size_t frame)
 {
 	const struct trace_symbol *symbol = trace_find_symbol(trace, sample, frame);
@@ -86,6 +96,22 @@ static struct line *line_of(struct profile *profile, const struct trace *trace,
 					       (size_t)(symbol - symbols->entries)];
 	}
 	return &profile->lines[profile->line_count - 1];
+}
+
+static struct line *line_of(struct profile *profile, const struct trace *trace,
+			    const struct fxt_sample *sample, size_t frame)
+{
+	uint64_t address = sample->stack[frame];
+	bool user = sample->mode == FXT_MODE_GUEST_USER;
+	/* Fibonacci hashing: 2^64 / golden ratio. */
+	struct known *known =
+		&profile->known[address * UINT64_C(0x9e3779b97f4a7c15) >> (64 - KNOWN_BITS)];
+
+	if (!known->line || known->address != address || known->inner != (frame > 0) ||
+	    known->user != user)
+		*known = (struct known){address, look_up(profile, trace, sample, frame), frame > 0,
+					user};
+	return known->line;
 }
 
 static void add_sample(struct profile *profile, const struct trace *trace,
@@ -238,7 +264,7 @@ int command_report(int argc, char **argv)
 	};
 	static char program[] = "guestprof report";
 	const char *path = "guestprof.fxt";
-	struct profile profile = {0};
+	static struct profile profile; /* larger than a stack frame should be */
 	size_t most = DEFAULT_LINES;
 	struct error error = {0};
 	static struct trace trace; /* larger than a stack frame should be */

@@ -5,6 +5,7 @@
  *
  *   run=tree|nested|exits|idle|smp|memory|hostile   what to do (default: tree)
  *   rounds=N     how often (default: by role; 0: for ever)
+ *   depth=N      nested: calls on top of each other (default: 40)
  *   cpus=N       smp: CPUs to start, this one included
  *   how=NAME     hostile: what to abuse
  *   end=poweroff|acpi|cf9|i8042|triple|halt|unemulatable|mmio   afterwards (default: poweroff)
@@ -72,7 +73,7 @@ const struct start_info *start_information(void);
 
 /* The roles. `rounds` 0: for ever. */
 void run_tree(uint32_t rounds);
-void run_nested(uint32_t rounds);
+void run_nested(uint32_t rounds, uint32_t depth);
 void run_exits(uint32_t rounds);
 void run_idle(uint32_t rounds);
 void run_smp(uint32_t rounds, uint32_t cpus);

@@ -137,7 +137,7 @@ void guest_main(uint32_t cpu)
 	(void)cpu;
 	print("guest started\n");
 	if (option_is("run", "nested"))
-		run_nested(option_number("rounds", 1));
+		run_nested(option_number("rounds", 1), option_number("depth", 40));
 	else if (option_is("run", "exits"))
 		run_exits(option_number("rounds", 1));
 	else if (option_is("run", "idle"))

@@ -57,7 +57,7 @@ void run_tree(uint32_t rounds)
 	while (!rounds || --rounds);
 }
 
-/* Recursion 40 deep: for depth limits. */
+/* Recursion, 40 deep unless told otherwise: for depth limits. */
 void nest(uint32_t depth);
 void nest(uint32_t depth)
 {
@@ -68,10 +68,10 @@ void nest(uint32_t depth)
 	__asm__ volatile(""); /* the call is not the last thing */
 }
 
-void run_nested(uint32_t rounds)
+void run_nested(uint32_t rounds, uint32_t depth)
 {
 	do
-		nest(40);
+		nest(depth);
 	while (!rounds || --rounds);
 }
 

@@ -9,7 +9,7 @@
 int main(void)
 {
 	uint64_t ticks = 0;
-	const char *wrong = fake_stress(15, &ticks);
+	const char *wrong = fake_stress(40, &ticks);
 
 	if (wrong) {
 		fprintf(stderr, "sampler: %s\n", wrong);
