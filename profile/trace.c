@@ -125,6 +125,9 @@ static bool see_symbols(struct trace *trace, const struct fxt_blob *blob)
 
 static void see_sample(struct trace_info *info, const struct fxt_sample *sample)
 {
+	/* A record without a time is no tick: it closes partial records and nothing else. */
+	if (!(sample->flags & FXT_SAMPLE_TIMESTAMP))
+		return;
 	if (sample->flags & FXT_SAMPLE_CONTINUATION)
 		info->partials++;
 	else
@@ -249,7 +252,7 @@ bool trace_next_sample(struct trace *trace, struct fxt_sample *sample, uint64_t 
 			trace->open[vcpu].ticks++;
 			continue;
 		}
-		*ticks = 1;
+		*ticks = found.flags & FXT_SAMPLE_TIMESTAMP ? 1 : 0;
 		if ((found.flags & FXT_SAMPLE_COMPLETION) &&
 		    trace->open[vcpu].continuation == found.completion) {
 			*ticks += trace->open[vcpu].ticks;

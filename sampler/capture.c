@@ -104,17 +104,35 @@ static void count(_Atomic uint64_t *counter, uint64_t more)
 			      memory_order_relaxed);
 }
 
-/* Writes the record of one tick and counts it as `counter`, or as dropped. */
-static bool write_record(struct sampler_vcpu *vcpu, const struct fxt_sample *sample,
-			 _Atomic uint64_t *counter)
+static bool encode_and_write(struct sampler_vcpu *vcpu, const struct fxt_sample *sample,
+			     uint64_t now)
 {
 	uint64_t words[FXT_SAMPLE_WORDS(GP_SAMPLER_DEPTH_MAX)];
 	size_t used = fxt_sample_encode(sample, words, sizeof(words) / sizeof(words[0]));
 
-	bool written = fxt_ring_write(&vcpu->ring, words, used, sample->timestamp);
+	return fxt_ring_write(&vcpu->ring, words, used, now);
+}
+
+/* Writes the record of one tick and counts it as `counter`, or as dropped. */
+static bool write_record(struct sampler_vcpu *vcpu, const struct fxt_sample *sample,
+			 _Atomic uint64_t *counter)
+{
+	bool written = encode_and_write(vcpu, sample, sample->timestamp);
 
 	count(written ? counter : &vcpu->dropped, 1);
 	return written;
+}
+
+/* Writes a record that completes the partial ones before it. One that found the ring full
+ * leaves that to the next. */
+static void write_full(struct sampler_vcpu *vcpu, struct fxt_sample *sample)
+{
+	if (vcpu->open_continuation) {
+		sample->flags |= FXT_SAMPLE_COMPLETION;
+		sample->completion = vcpu->open_continuation;
+	}
+	if (write_record(vcpu, sample, &vcpu->full))
+		vcpu->open_continuation = 0;
 }
 
 /* The ids of one vCPU: its number + 1 in the high bits, so that no two vCPUs share any. */
@@ -124,13 +142,12 @@ static uint64_t take_continuation(struct sampler_vcpu *vcpu)
 }
 
 /* A tick without a stack of its own. */
-static bool write_partial(struct sampler_vcpu *vcpu, uint64_t continuation, uint64_t timestamp,
-			  bool in_guest)
+static bool write_partial(struct sampler_vcpu *vcpu, uint64_t timestamp, bool in_guest)
 {
 	struct fxt_sample sample = {
 		.flags = FXT_SAMPLE_CONTINUATION | FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_VCPU |
 			 FXT_SAMPLE_MODE | FXT_SAMPLE_STACK_END,
-		.continuation = continuation,
+		.continuation = vcpu->open_continuation,
 		.timestamp = timestamp,
 		.vcpu = vcpu->index,
 		.mode = in_guest ? FXT_MODE_UNKNOWN : FXT_MODE_IN_VMM,
@@ -147,10 +164,10 @@ static void drop_ticks(struct sampler_vcpu *vcpu, uint64_t ticks, uint64_t first
 	fxt_ring_count_drops(&vcpu->ring, ticks, first, last);
 }
 
-/* Writes all pending ticks but the very last as partial records, with `continuation` (taken when
- * the first one is needed). Returns the last run; its count is 0 when nothing was pending. The
+/* Writes all pending ticks but the very last as partial records of the open continuation (opened
+ * when the first one is needed). Returns the last run; its count is 0 when nothing was pending. The
  * time it takes is bounded by the ring's size: once it is full the rest is counted at once. */
-static struct pending_run write_partials(struct sampler_vcpu *vcpu, uint64_t *continuation)
+static struct pending_run write_partials(struct sampler_vcpu *vcpu)
 {
 	uint64_t period = vcpu->session->period_ns;
 	uint64_t overflowed = vcpu->overflowed;
@@ -166,9 +183,9 @@ static struct pending_run write_partials(struct sampler_vcpu *vcpu, uint64_t *co
 
 		vcpu->tail = (vcpu->tail + 1) % PENDING_RUNS;
 		for (uint64_t i = 0; i < partials; i++) {
-			if (!*continuation)
-				*continuation = take_continuation(vcpu);
-			if (write_partial(vcpu, *continuation, first + i * period, run.in_guest))
+			if (!vcpu->open_continuation)
+				vcpu->open_continuation = take_continuation(vcpu);
+			if (write_partial(vcpu, first + i * period, run.in_guest))
 				continue;
 			if (i + 1 < partials)
 				drop_ticks(vcpu, partials - i - 1, first + (i + 1) * period,
@@ -185,29 +202,42 @@ static struct pending_run write_partials(struct sampler_vcpu *vcpu, uint64_t *co
 	return last;
 }
 
+void capture_settle(struct sampler_vcpu *vcpu)
+{
+	struct fxt_sample close = {
+		.flags = FXT_SAMPLE_COMPLETION | FXT_SAMPLE_VCPU | FXT_SAMPLE_STACK_END,
+		.completion = vcpu->open_continuation,
+		.vcpu = vcpu->index,
+		.stack_end = FXT_STACK_END_NOT_WALKED,
+	};
+
+	/* The account of drops comes first, so that the closing record cannot become a drop. */
+	if (fxt_ring_flush_drops(&vcpu->ring) && vcpu->open_continuation &&
+	    vcpu->ring.size - fxt_ring_size_available(&vcpu->ring) >= FXT_SAMPLE_WORDS(0) * 8 &&
+	    encode_and_write(vcpu, &close, boot_time_ns()))
+		vcpu->open_continuation = 0;
+}
+
 /* Closes what is pending; producing. */
 static void finish(struct sampler_vcpu *vcpu)
 {
-	uint64_t continuation = 0;
-	struct pending_run last = write_partials(vcpu, &continuation);
+	struct pending_run last = write_partials(vcpu);
 
 	if (last.count) {
 		/* The session ends before this tick's stop: the record closes what is open and
 		 * says that nobody looked. */
 		struct fxt_sample sample = {
 			.flags = FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_VCPU | FXT_SAMPLE_MODE |
-				 FXT_SAMPLE_STACK_END | (continuation ? FXT_SAMPLE_COMPLETION : 0),
-			.completion = continuation,
+				 FXT_SAMPLE_STACK_END,
 			.timestamp = last.last,
 			.vcpu = vcpu->index,
 			.mode = last.in_guest ? FXT_MODE_UNKNOWN : FXT_MODE_IN_VMM,
 			.stack_end = FXT_STACK_END_NOT_WALKED,
 		};
 
-		write_record(vcpu, &sample, &vcpu->full);
+		write_full(vcpu, &sample);
 	}
-	/* What does not fit is written when the reader has made room. */
-	fxt_ring_flush_drops(&vcpu->ring);
+	capture_settle(vcpu);
 	atomic_store_explicit(&vcpu->quiet, true, memory_order_release);
 }
 
@@ -250,19 +280,17 @@ static void publish_registers(struct sampler_vcpu *vcpu, const struct guest_cpu 
 static void capture_session(struct sampler_vcpu *vcpu, const struct stop *stop)
 {
 	unsigned max_depth = vcpu->session->max_depth;
-	uint64_t continuation = 0;
 	struct pending_run last;
 	struct fxt_sample sample;
 
 	vcpu->producing = true;
 	atomic_signal_fence(memory_order_seq_cst);
-	last = write_partials(vcpu, &continuation);
+	last = write_partials(vcpu);
 	if (last.count) {
 		sample = (struct fxt_sample){
 			.flags = FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_STACK | FXT_SAMPLE_VCPU |
 				 FXT_SAMPLE_MODE | FXT_SAMPLE_STACK_END | FXT_SAMPLE_ADDRESS_SPACE |
-				 FXT_SAMPLE_ADDRESSING | (continuation ? FXT_SAMPLE_COMPLETION : 0),
-			.completion = continuation,
+				 FXT_SAMPLE_ADDRESSING,
 			.timestamp = last.last,
 			.stack = stop->pcs,
 			.depth = stop->stack.count,
@@ -282,7 +310,7 @@ static void capture_session(struct sampler_vcpu *vcpu, const struct stop *stop)
 			sample.depth = max_depth;
 			sample.stack_end = FXT_STACK_END_DEPTH;
 		}
-		write_record(vcpu, &sample, &vcpu->full);
+		write_full(vcpu, &sample);
 		publish_registers(vcpu, stop->cpu);
 	}
 	stop_producing(vcpu);

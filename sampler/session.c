@@ -233,7 +233,7 @@ static void flush_drops(struct gp_sampler *session)
 	pthread_mutex_lock(&session->state_lock);
 	if (!session->running)
 		for (unsigned i = 0; i < session->vcpu_count; i++)
-			fxt_ring_flush_drops(&session->vcpus[i].ring);
+			capture_settle(&session->vcpus[i]);
 	pthread_mutex_unlock(&session->state_lock);
 }
 

@@ -63,6 +63,7 @@ struct sampler_vcpu {
 	volatile unsigned tail;
 	volatile bool producing; /* the ring is being written: the handler must not */
 	uint64_t next_continuation;
+	uint64_t open_continuation; /* partial records wait for its completion; 0: none do */
 	/* Ticks that found no room in `runs`: the handler only adds, capture only looks, so that a
 	 * tick that comes while capture counts is not lost. */
 	volatile uint64_t overflowed;
@@ -153,6 +154,11 @@ static inline bool tick_is_pending(const struct sampler_vcpu *vcpu)
 /* Writes what is pending without a stack, and what the ring owes; then the vCPU is quiet. On its
  * tick thread, or on any once that has ended. */
 void capture_finish(struct sampler_vcpu *vcpu);
+
+/* As far as the ring has room: writes the drop records that are still due, and closes partial
+ * records whose full one found the ring full by a record that is no tick (it has no time). By the
+ * ring's producer, which after stop is the reader. */
+void capture_settle(struct sampler_vcpu *vcpu);
 
 /* Any thread: a recent copy of the vCPU's registers, if a sample was taken since the last call
  * (which asks for the next one). */

@@ -3,6 +3,7 @@
 #ifndef TESTS_KVM_GUEST_MACHINE_H
 #define TESTS_KVM_GUEST_MACHINE_H
 
+#include "base/container.h"
 #include "base/error.h"
 #include "fxt/metadata.h"
 #include "fxt/reader.h"
@@ -197,6 +198,7 @@ static inline struct session_counts check_session(gp_sampler_t *session, unsigne
 						  void (*see)(void *, const struct fxt_sample *),
 						  void *context)
 {
+	uint64_t open[MACHINE_VCPUS_MAX] = {0};
 	struct session_counts counts = {0};
 	struct fxt_reader reader;
 	struct fxt_record record;
@@ -214,16 +216,28 @@ static inline struct session_counts check_session(gp_sampler_t *session, unsigne
 		if (record.kind != FXT_KIND_BLOB || !fxt_blob_is_sample(&record.blob))
 			continue;
 		cr_assert_null(fxt_sample_decode(&record.blob, &sample));
+		cr_assert_lt(sample.vcpu, ARRAY_SIZE(open));
 		if (sample.flags & FXT_SAMPLE_CONTINUATION) {
+			cr_assert(!open[sample.vcpu] || open[sample.vcpu] == sample.continuation,
+				  "a continuation begins before the last one is completed");
+			open[sample.vcpu] = sample.continuation;
 			counts.data.partial++;
 			continue;
 		}
+		if (sample.flags & FXT_SAMPLE_COMPLETION) {
+			cr_assert_eq(open[sample.vcpu], sample.completion);
+			open[sample.vcpu] = 0;
+		}
+		if (!(sample.flags & FXT_SAMPLE_TIMESTAMP))
+			continue; /* closes a continuation, stands for no tick */
 		counts.data.full++;
 		counts.modes[sample.mode & 7]++;
 		counts.ends[sample.stack_end & 7]++;
 		if (see)
 			see(context, &sample);
 	}
+	for (size_t i = 0; i < ARRAY_SIZE(open); i++)
+		cr_assert_eq(open[i], 0, "vCPU %zu: a continuation was never completed", i);
 	cr_assert(!reader.cut && !reader.broken && !reader.bad_records && !reader.unresolved);
 	fxt_reader_deinit(&reader);
 	for (unsigned i = 0; i < vcpus; i++) {

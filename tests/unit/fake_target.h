@@ -175,7 +175,8 @@ static inline const char *fake_count_records(gp_sampler_t *session, struct fake_
 			open[sample.vcpu] = sample.continuation;
 			continue;
 		}
-		counts->full++;
+		if (sample.flags & FXT_SAMPLE_TIMESTAMP)
+			counts->full++; /* without a time it only closes */
 		if ((sample.flags & FXT_SAMPLE_COMPLETION) &&
 		    open[sample.vcpu] != sample.completion)
 			counts->orphans++;
