@@ -234,6 +234,7 @@ static void *reader_main(void *argument)
 {
 	struct recorder *recorder = argument;
 	struct pollfd stop = {.fd = recorder->stop_fd, .events = POLLIN};
+	gp_status_t status;
 	bool stopping = false;
 
 	pthread_setname_np(pthread_self(), "reader");
@@ -245,11 +246,16 @@ static void *reader_main(void *argument)
 		drain(recorder);
 		look_for_names(recorder);
 	}
-	drain(recorder);
+	status = drain(recorder);
 	/* The last chance: the guest's memory is still there. */
 	namer_read_symbols(&recorder->namer);
 	write_guest(recorder);
 	namer_name(&recorder->namer, write_symbols, recorder);
+	/* Then the file must not say that it is complete. */
+	if (status && !recorder->problem.status)
+		error_set(&recorder->problem, status,
+			  "the trace ends early: its last records could not be read (%s)",
+			  gp_status_string(status));
 	return NULL;
 }
 
@@ -301,10 +307,8 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 		goto failed;
 	}
 	write_head(recorder);
-	status = recorder->problem.status;
-	if (status) {
-		if (error)
-			*error = recorder->problem;
+	if (recorder->problem.status) {
+		status = error_set(error, recorder->problem.status, "%s", recorder->problem.text);
 		goto failed;
 	}
 	sigfillset(&all);

@@ -92,6 +92,7 @@ static void destroy(struct gp_sampler *session)
 		munmap(session->vcpus, session->vcpu_count * sizeof(*session->vcpus));
 	pthread_mutex_destroy(&session->state_lock);
 	pthread_mutex_destroy(&session->read_lock);
+	free(session->available);
 	free(session);
 }
 
@@ -100,6 +101,9 @@ static gp_status_t prepare(struct gp_sampler *session, const gp_sampler_config_t
 	uint64_t ring_bytes = ring_bytes_for(config);
 	size_t bytes = session->vcpu_count * sizeof(*session->vcpus);
 
+	session->available = calloc(session->vcpu_count, sizeof(*session->available));
+	if (!session->available)
+		return GP_ERR_NO_MEMORY;
 	/* Pages of its own: unmapping them is all it takes to unlock them. */
 	session->vcpus = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -242,26 +246,20 @@ static gp_status_t read_locked(struct gp_sampler *session, uint8_t *buffer, size
 {
 	size_t preamble = session->preamble_read ? 0 : session->preamble_bytes;
 	size_t needed = preamble, done = 0;
-	size_t *available;
+	size_t *available = session->available;
 
-	available = calloc(session->vcpu_count, sizeof(*available));
-	if (!available)
-		return GP_ERR_NO_MEMORY;
 	for (unsigned i = 0; i < session->vcpu_count; i++) {
 		available[i] = fxt_ring_size_available(&session->vcpus[i].ring);
 		needed += available[i];
 	}
 	*actual = needed;
-	if (!buffer || size < needed) {
-		free(available);
+	if (!buffer || size < needed)
 		return buffer ? GP_ERR_INVALID_ARGS : GP_OK;
-	}
 	memcpy(buffer, session->preamble, preamble);
 	session->preamble_read = true;
 	done = preamble;
 	for (unsigned i = 0; i < session->vcpu_count; i++)
 		done += fxt_ring_read(&session->vcpus[i].ring, buffer + done, available[i]);
-	free(available);
 	*actual = done;
 	return GP_OK;
 }

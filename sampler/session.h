@@ -101,6 +101,7 @@ struct gp_sampler {
 	uint64_t preamble[64]; /* the trace's first records, given by the first read */
 	size_t preamble_bytes;
 	bool preamble_read;
+	size_t *available; /* scratch of a read: what each ring holds */
 
 	unsigned vcpu_count;
 	struct sampler_vcpu *vcpus;

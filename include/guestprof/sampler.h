@@ -108,8 +108,7 @@ GP_EXPORT gp_status_t gp_sampler_stop(gp_sampler_t *sampler, uint32_t options);
  * of a session is a valid trace. `*actual` is the number of bytes.
  * `buffer` NULL (and `size` 0): only tells the size, GP_OK. A buffer too small:
  * GP_ERR_INVALID_ARGS, `*actual` is the size needed, nothing is consumed. Between a question and
- * the read more may have come: give some room. Also valid after stop. GP_ERR_NO_MEMORY: nothing is
- * consumed. */
+ * the read more may have come: give some room. Also valid after stop. Allocates nothing. */
 GP_EXPORT gp_status_t gp_sampler_read(gp_sampler_t *sampler, uint32_t options, void *buffer,
 				      size_t size, size_t *actual);
 
