@@ -352,7 +352,7 @@ int record_options_parse(int argc, char **argv, struct record_options *options)
 		.output = DEFAULT_OUTPUT,
 	};
 	argv[0] = program; /* for getopt's messages */
-	optind = 0; /* getopt(3): 0 also forgets where it was in another command line */
+	optind = 0;        /* getopt(3): 0 also forgets where it was in another command line */
 	while ((option = getopt_long(argc, argv, "k:i:p:c:m:d:F:e:o:h", long_options, NULL)) !=
 	       -1) {
 		int code = parse_option(option, options);
