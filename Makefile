@@ -139,12 +139,14 @@ MANDIR := $(DESTDIR)$(PREFIX)/share/man/man1
 HEADERS := $(wildcard include/guestprof/*.h)
 MAN_PAGES := $(wildcard docs/man/*.1)
 
+# --static links our archive and the packages' shared libraries: with Requires.private pkg-config would
+# ask for the archives of all that libarchive was built with.
 $(BUILD)/guestprof.pc: Makefile FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
 		'Name: guestprof' 'Description: profiler for whole guest operating systems' \
 		'Version: $(VERSION)' 'Libs: -L$${libdir} -lguestprof' \
-		'Libs.private: -pthread' 'Requires.private: $(PACKAGES)' \
+		'Libs.private: $(PACKAGE_LIBS) -pthread' \
 		'Cflags: -I$${includedir}' >$@
 
 .PHONY: install
@@ -166,7 +168,7 @@ uninstall:
 		$(LIBDIR)/pkgconfig/guestprof.pc $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES)))
 	rm -rf $(INCLUDEDIR)
 
-C_FILES := $(foreach folder,$(FOLDERS) tests demo,$(wildcard $(folder)/*.[ch] $(folder)/*/*.[ch])) \
+C_FILES := $(foreach folder,$(FOLDERS) tests demo docs,$(wildcard $(folder)/*.[ch] $(folder)/*/*.[ch])) \
 	$(HEADERS)
 SHELL_FILES := $(wildcard setup/*.sh demo/*.sh tests/*.sh tests/*/*.sh) tests/run .ci/run
 

@@ -9,6 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The kernel's half of a 64-bit guest's linear addresses begins here (4-level paging; with
+ * 5 levels it begins lower, but kernels keep their code above). */
+#define GUEST_KERNEL_HALF UINT64_C(0xffff800000000000)
+
 typedef struct {
 	uint64_t value;
 } gpa_t;

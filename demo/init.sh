@@ -13,8 +13,11 @@
 #   guestprof.cmd=disk       mount /dev/vda (ext4, read-only), print the file guestprof.arg
 #   guestprof.cmd=diskwrite  write the text guestprof.arg to the start of /dev/vda
 #   guestprof.cmd=diskread   print the first line of /dev/vda, and the size of every /dev/vd?
+#   guestprof.cmd=disks      print each disk's sha256, copy /dev/vda (read-only) to /dev/vdb
+#   guestprof.cmd=kallsyms   write the kernel's own list of its symbols to /dev/vda
 #   guestprof.cmd=rng        print the count of bytes got from /dev/hwrng
 #
+# Several, with commas between them, run one after the other.
 # guestprof.arg for demo and spin: how long the workload is, in hundreds of rounds.
 echo "init: first line"
 /bin/busybox --install -s /bin
@@ -55,55 +58,81 @@ on_every_cpu() {
 	wait
 }
 
-case $cmd in
-demo) on_every_cpu /bin/workload "${arg:-20}" ;;
-spin) on_every_cpu /bin/workload 4000000000 ;;
-poweroff) ;;
-reset) echo "init: reset" && reboot -f ;;
-panic)
-	echo "init: panic"
-	echo c >/proc/sysrq-trigger
-	;;
-sleep) sleep "${arg:-10}" ;;
-echo)
-	echo "init: echo"
-	while read -r line; do
-		[ "$line" != quit ] || break
-		echo "got: $line"
-	done
-	;;
-report)
-	echo "report: online $(cat /sys/devices/system/cpu/online)"
-	echo "report: cpus $(grep -c ^processor /proc/cpuinfo)"
-	grep -E 'MemTotal' /proc/meminfo | sed 's/^/report: /'
-	grep -E ' (_text|start_kernel|do_idle|schedule)$' /proc/kallsyms | sed 's/^/report: /'
-	echo "report: release $(uname -r)"
-	echo "report: clocksource $(cat /sys/devices/system/clocksource/clocksource0/current_clocksource)"
-	echo "report: cmdline $(cat /proc/cmdline)"
-	;;
-disk)
-	load_modules /dev/vda
-	mkdir -p /mnt
-	mount -t ext4 -o ro /dev/vda /mnt && cat "/mnt/${arg:-hello}"
-	umount /mnt
-	;;
-diskwrite)
-	load_modules /dev/vda
-	echo "${arg:-written}" | dd of=/dev/vda conv=notrunc,fsync 2>/dev/null && echo "disk: written"
-	;;
-diskread)
-	load_modules /dev/vda
-	echo "disk: $(head -n 1 /dev/vda)"
-	for disk in /sys/block/vd?; do
-		echo "disk: ${disk##*/} $(cat "$disk/size") sectors, read-only $(cat "$disk/ro")"
-	done
-	;;
-rng)
-	load_modules /dev/hwrng
-	echo "rng: $(dd if=/dev/hwrng bs=64 count=1 2>/dev/null | wc -c) bytes from $(cat /sys/class/misc/hw_random/rng_current)"
-	;;
-*) echo "init: unknown guestprof.cmd=$cmd" ;;
-esac
+run_command() {
+	case $1 in
+	demo) on_every_cpu /bin/workload "${arg:-20}" ;;
+	spin) on_every_cpu /bin/workload 4000000000 ;;
+	poweroff) ;;
+	reset) echo "init: reset" && reboot -f ;;
+	panic)
+		echo "init: panic"
+		echo c >/proc/sysrq-trigger
+		;;
+	sleep) sleep "${arg:-10}" ;;
+	echo)
+		stty -echo # what is typed would stand between what is printed
+		echo "init: echo"
+		while read -r line; do
+			[ "$line" != quit ] || break
+			echo "got: $line"
+		done
+		;;
+	report)
+		echo "report: online $(cat /sys/devices/system/cpu/online)"
+		echo "report: cpus $(grep -c ^processor /proc/cpuinfo)"
+		grep -E 'MemTotal' /proc/meminfo | sed 's/^/report: /'
+		grep -E ' (_text|start_kernel|do_idle|schedule)$' /proc/kallsyms | sed 's/^/report: /'
+		echo "report: release $(uname -r)"
+		echo "report: clocksource $(cat /sys/devices/system/clocksource/clocksource0/current_clocksource)"
+		echo "report: cmdline $(cat /proc/cmdline)"
+		echo "report: pti $(grep -qw pti /proc/cpuinfo && echo yes || echo no)"
+		echo "report: date $(date +%s)"
+		;;
+	disk)
+		load_modules /dev/vda
+		mkdir -p /mnt
+		mount -t ext4 -o ro /dev/vda /mnt && cat "/mnt/${arg:-hello}"
+		umount /mnt
+		;;
+	diskwrite)
+		load_modules /dev/vda
+		echo "${arg:-written}" | dd of=/dev/vda conv=notrunc,fsync 2>/dev/null && echo "disk: written"
+		;;
+	diskread)
+		load_modules /dev/vda
+		echo "disk: $(head -n 1 /dev/vda)"
+		for disk in /sys/block/vd?; do
+			echo "disk: ${disk##*/} $(cat "$disk/size") sectors, read-only $(cat "$disk/ro")"
+		done
+		;;
+	disks)
+		load_modules /dev/vdb
+		for disk in /sys/block/vd?; do
+			name=${disk##*/}
+			echo "disks: $name $(cat "$disk/size") sectors, read-only $(cat "$disk/ro"), $(sha256sum <"/dev/$name")"
+		done
+		# Single sectors first, then large requests.
+		dd if=/dev/vda of=/dev/vdb bs=512 count=64 conv=notrunc,fsync 2>/dev/null &&
+			dd if=/dev/vda of=/dev/vdb bs=32k seek=1 skip=1 conv=notrunc,fsync 2>/dev/null &&
+			echo "disks: copied"
+		dd if=/dev/zero of=/dev/vda bs=512 count=1 conv=notrunc,fsync 2>/dev/null ||
+			echo "disks: vda refuses to be written"
+		;;
+	kallsyms)
+		load_modules /dev/vda
+		cat /proc/kallsyms >/dev/vda && sync && echo "kallsyms: written"
+		;;
+	rng)
+		load_modules /dev/hwrng
+		echo "rng: $(dd if=/dev/hwrng bs=64 count=1 2>/dev/null | wc -c) bytes from $(cat /sys/class/misc/hw_random/rng_current)"
+		;;
+	*) echo "init: unknown guestprof.cmd=$1" ;;
+	esac
+}
+
+for command in $(echo "$cmd" | tr , " "); do
+	run_command "$command"
+done
 echo "init: last line"
 sync
 poweroff -f

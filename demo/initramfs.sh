@@ -3,6 +3,7 @@
 #
 #   demo/initramfs.sh OUT [MODULES-DIRECTORY]
 #
+# Beside it goes OUT.workload, the program with its symbols.
 # With the modules directory of a kernel (`guestprof lab --fetch` makes one) it holds the
 # drivers of virtio's disk and random numbers and ext4 too. Needs the Debian packages gcc,
 # libc6-dev, busybox-static, cpio and gzip; no root. The output is replaced when it is whole.
@@ -31,9 +32,11 @@ mkdir -p "$root/bin" "$root/dev" "$root/proc" "$root/sys" "$root/modules"
 cp "$(command -v busybox)" "$root/bin/busybox"
 cp "$here/init.sh" "$root/init"
 chmod 755 "$root/init" "$root/bin/busybox"
-# Frame pointers, and every function as it is written.
-"${CC:-gcc}" -std=gnu17 -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -static \
-	-o "$root/bin/workload" "$here/workload.c"
+# Frame pointers, and every function as it is written; at addresses that no other program of the
+# guest has, so that record --symbols OUT.workload names nothing wrongly.
+"${CC:-gcc}" -std=gnu17 -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -static -no-pie \
+	-Wl,-Ttext-segment=0x10000000 -o "$root/bin/workload" "$here/workload.c"
+cp "$root/bin/workload" "$out.workload"
 
 # The file of a module: dashes and underscores are the same, .ko may be compressed.
 find_module() {

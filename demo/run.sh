@@ -40,6 +40,7 @@ code=0
 # shellcheck disable=SC2086 # two words
 $run record -k "$parts/$kernel/vmlinuz" -i "$parts/initramfs.gz" \
 	-F "${FREQUENCY-1000}" -c "${CPUS-2}" -m 512M \
+	--symbols "$parts/initramfs.gz.workload" \
 	-p "console=ttyS0 quiet panic=-1" -o demo/boot.fxt </dev/null >"$console" || code=$?
 if [ "$code" != 0 ]; then
 	tail -n 20 "$console" >&2

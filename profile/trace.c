@@ -1,5 +1,6 @@
 #include "profile/trace.h"
 
+#include "base/address.h"
 #include "base/cleanup.h"
 #include "fxt/metadata.h"
 
@@ -11,10 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Addresses from here up are the kernel's on x86-64 Linux. */
-#define KERNEL_HALF UINT64_C(0xffff800000000000)
 /* Where a symbol of unknown size ends if no other follows it. */
 #define LONGEST_SYMBOL UINT64_C(0x100000)
+#define ENCLOSING_SEARCH 256
 
 static enum trace_symbol_group group_of(uint32_t kind)
 {
@@ -273,9 +273,12 @@ static const struct trace_symbol *find_in(const struct trace_symbols *symbols, u
 		else
 			high = middle;
 	}
-	if (!low || address >= symbols->entries[low - 1].end)
-		return NULL;
-	return &symbols->entries[low - 1];
+	/* A wide one, such as all of the startup code, may begin before a narrow one that ends
+	 * too soon. */
+	for (size_t i = low; i > 0 && low - i < ENCLOSING_SEARCH; i--)
+		if (address < symbols->entries[i - 1].end)
+			return &symbols->entries[i - 1];
+	return NULL;
 }
 
 const struct trace_symbol *trace_find_symbol(const struct trace *trace,
@@ -286,11 +289,11 @@ const struct trace_symbol *trace_find_symbol(const struct trace *trace,
 	bool kernel_mode = sample->mode != FXT_MODE_GUEST_USER;
 	const struct trace_symbol *symbol = NULL;
 
-	if (address >= KERNEL_HALF)
+	if (address >= GUEST_KERNEL_HALF)
 		symbol = find_in(&trace->symbols[TRACE_SYMBOLS_KERNEL], address);
 	if (!symbol)
 		symbol = find_in(&trace->symbols[TRACE_SYMBOLS_FILE], address);
-	if (!symbol && kernel_mode && address < KERNEL_HALF)
+	if (!symbol && kernel_mode && address < GUEST_KERNEL_HALF)
 		symbol = find_in(&trace->symbols[TRACE_SYMBOLS_BOOT], address);
 	return symbol;
 }

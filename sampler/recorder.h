@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RECORDER_TABLES_MAX 8
+#define RECORDER_TABLES_MAX 8 /* NAMER_TABLES_MAX */
 
 struct recorder_config {
 	struct sampler_target *target;

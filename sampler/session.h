@@ -130,6 +130,10 @@ extern const struct tick_source tick_perf_source;
  * tick_value `value` (0: nobody's any more). False: too large a descriptor. */
 bool tick_bind_descriptor(int fd, uint64_t value);
 
+/* For sources: one signal to the vCPU's tick thread, which finds its handler as one of a timer
+ * does. May fail (a queue that is full), as any signal. */
+void tick_send(const struct sampler_vcpu *vcpu);
+
 /* Starts the vCPU's tick source. Statuses of gp_sampler_start(). */
 gp_status_t tick_start(struct sampler_vcpu *vcpu);
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define NS_PER_SECOND UINT64_C(1000000000)
@@ -27,7 +28,7 @@ static struct tick_slot {
 } slots[SLOT_COUNT];
 static _Atomic uint64_t descriptor_values[DESCRIPTORS];
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
+static bool handler_installed; /* under slots_lock */
 
 uint64_t boot_time_ns(void)
 {
@@ -104,13 +105,32 @@ static void handle_tick(int signal, siginfo_t *info, void *context)
 	errno = saved_errno;
 }
 
-static void install_handler(void)
+/* Without the handler a tick would end the process, so none may come before it is there. */
+static bool install_handler(void)
 {
 	struct sigaction action = {.sa_sigaction = handle_tick,
 				   .sa_flags = SA_SIGINFO | SA_RESTART};
+	bool installed;
 
 	sigemptyset(&action.sa_mask);
-	sigaction(TICK_SIGNAL, &action, NULL);
+	pthread_mutex_lock(&slots_lock);
+	if (!handler_installed)
+		handler_installed = !sigaction(TICK_SIGNAL, &action, NULL);
+	installed = handler_installed;
+	pthread_mutex_unlock(&slots_lock);
+	return installed;
+}
+
+void tick_send(const struct sampler_vcpu *vcpu)
+{
+	const struct sampler_target *target = vcpu->session->target;
+	pid_t thread = target->ops->tick_thread(target, vcpu->index);
+	/* Signals that a process queues for itself may say that they are those of a timer. */
+	siginfo_t info = {.si_signo = TICK_SIGNAL, .si_code = SI_TIMER};
+
+	info.si_value.sival_ptr = (void *)(uintptr_t)vcpu->tick_value;
+	if (thread)
+		syscall(SYS_rt_tgsigqueueinfo, getpid(), thread, TICK_SIGNAL, &info);
 }
 
 bool tick_bind_descriptor(int fd, uint64_t value)
@@ -161,7 +181,8 @@ gp_status_t tick_start(struct sampler_vcpu *vcpu)
 
 	if (vcpu->excluded || !thread || atomic_load(&vcpu->ended))
 		return GP_OK; /* not asked for, or gone; its data stays */
-	pthread_once(&handler_once, install_handler);
+	if (!install_handler())
+		return GP_ERR_NO_RESOURCES;
 	atomic_store(&vcpu->stopping, false);
 	atomic_store(&vcpu->quiet, false);
 	if (!take_slot(vcpu))

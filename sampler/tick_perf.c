@@ -65,12 +65,13 @@ static void ignore_signal(int signal)
 
 /* A thread whose queue of signals is full gets SIGIO instead, whose default is to end the
  * process (fcntl(2), F_SETSIG). */
-static void survive_sigio(void)
+static bool survive_sigio(void)
 {
 	struct sigaction old, action = {.sa_handler = ignore_signal, .sa_flags = SA_RESTART};
 
-	if (!sigaction(SIGIO, NULL, &old) && old.sa_handler == SIG_DFL)
-		sigaction(SIGIO, &action, NULL);
+	if (sigaction(SIGIO, NULL, &old))
+		return false;
+	return old.sa_handler != SIG_DFL || !sigaction(SIGIO, &action, NULL);
 }
 
 static gp_status_t start(struct sampler_vcpu *vcpu, pid_t thread)
@@ -81,9 +82,8 @@ static gp_status_t start(struct sampler_vcpu *vcpu, pid_t thread)
 
 	if (fd < 0)
 		return status_of_open(errno);
-	survive_sigio();
 	status = GP_ERR_NO_RESOURCES;
-	if (!tick_bind_descriptor(fd, vcpu->tick_value))
+	if (!survive_sigio() || !tick_bind_descriptor(fd, vcpu->tick_value))
 		goto failed;
 	if (fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK) || fcntl(fd, F_SETSIG, TICK_SIGNAL) ||
 	    fcntl(fd, F_SETOWN_EX, &owner) || ioctl(fd, PERF_EVENT_IOC_RESET, 0) ||
@@ -99,17 +99,9 @@ failed:
 
 static void last(struct sampler_vcpu *vcpu)
 {
-	const struct sampler_target *target = vcpu->session->target;
-	siginfo_t info = {.si_signo = TICK_SIGNAL, .si_code = SI_QUEUE};
-	pid_t thread = target->ops->tick_thread(target, vcpu->index);
-
 	ioctl(vcpu->perf_fd, PERF_EVENT_IOC_DISABLE, 0);
-	/* The thread may sleep, and then the event would never come. Signals that a process
-	 * queues for itself look like those of a timer to the handler. */
-	info.si_code = SI_TIMER;
-	info.si_value.sival_ptr = (void *)(uintptr_t)vcpu->tick_value;
-	if (thread)
-		syscall(SYS_rt_tgsigqueueinfo, getpid(), thread, TICK_SIGNAL, &info);
+	/* The thread may sleep, and then the event would never come. */
+	tick_send(vcpu);
 }
 
 static void stop(struct sampler_vcpu *vcpu)

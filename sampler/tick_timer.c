@@ -80,7 +80,9 @@ static void last(struct sampler_vcpu *vcpu)
 {
 	struct itimerspec once = {.it_value = {.tv_nsec = 1}};
 
-	timer_settime(vcpu->timer, 0, &once, NULL);
+	/* What waits for this signal would wait for ever. */
+	if (timer_settime(vcpu->timer, 0, &once, NULL))
+		tick_send(vcpu);
 }
 
 static void stop(struct sampler_vcpu *vcpu)
@@ -91,6 +93,7 @@ static void stop(struct sampler_vcpu *vcpu)
 static uint64_t signalled(struct sampler_vcpu *vcpu, const siginfo_t *info)
 {
 	uint64_t period = vcpu->session->period_ns, now, count = 1;
+	struct itimerspec plain = {timespec_of(period), timespec_of(period)};
 
 	if (!vcpu->session->jitter_percent)
 		return 1 + (info->si_overrun > 0 ? (uint64_t)info->si_overrun : 0);
@@ -103,7 +106,9 @@ static uint64_t signalled(struct sampler_vcpu *vcpu, const siginfo_t *info)
 		count += missed;
 		vcpu->next_tick_ns += missed * period;
 	}
-	arm_displaced(vcpu);
+	/* No tick arms the next one then: rather in step than silent. */
+	if (arm_displaced(vcpu))
+		timer_settime(vcpu->timer, 0, &plain, NULL);
 	/* Once more in case stopping began in between: its signal must be the last. */
 	if (atomic_load(&vcpu->stopping))
 		last(vcpu);

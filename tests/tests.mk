@@ -11,11 +11,17 @@ BENCHES := $(call programs,bench)
 UNIT_SCRIPTS := $(wildcard tests/run-selftest.sh tests/unit/*.sh)
 KVM_SCRIPTS := $(wildcard tests/kvm/*.sh)
 LAB_SCRIPTS := $(wildcard tests/lab/*.sh)
+# What the scripts of the lab floor run, on the host and inside.
+LAB_PROGRAMS := $(call programs,lab)
+
+# What the fault injection stands between the library and the C library for.
+WRAPPED_faults := calloc mmap mlock timer_create timer_settime sigaction syscall fcntl ioctl \
+	write ftruncate eventfd pthread_create
 
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lcriterion $(LIBS)
+	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) $(WRAPPED_$*:%=-Wl,--wrap=%) -o $@ $^ -lcriterion -lm $(LIBS)
 
 # Command lines are parsed in tools/, which is in no library.
 $(BUILD)/tests/unit/record_options: $(BUILD)/obj/tools/record_options.o
@@ -23,7 +29,7 @@ $(BUILD)/tests/unit/record_options: $(BUILD)/obj/tools/record_options.o
 $(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lcriterion $(LIBS)
+	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lcriterion -lm $(LIBS)
 
 # Programs of their own: Criterion does not start under ThreadSanitizer.
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/libguestprof.a
@@ -56,11 +62,12 @@ $(GUESTS): $(BUILD)/tests/guests/%: $(GUEST_SOURCES) tests/guests/guest.h tests/
 		-Wl,-T,tests/guests/guest.ld -Wl,--build-id=none -Wl,-z,noexecstack \
 		-Wl,-z,max-page-size=4096 -o $@ $(GUEST_SOURCES)
 
-.PHONY: unit-tests kvm-tests thread-tests benches
+.PHONY: unit-tests kvm-tests thread-tests benches lab-programs
 unit-tests: $(UNIT_TESTS)
 kvm-tests: $(KVM_TESTS) $(GUESTS)
 thread-tests: $(call programs,thread)
 benches: $(BENCHES) $(GUESTS)
+lab-programs: $(LAB_PROGRAMS)
 
 # The same unit tests again with the sanitizers; the two variants have objects of their own.
 # tests/unit/threads.sh runs those under ThreadSanitizer, which Criterion does not start with.
@@ -83,14 +90,14 @@ RUN := tests/run --guestprof $(BUILD)/guestprof
 .PHONY: test test-unit test-kvm test-lab
 test:
 	@setup/packages.sh build test lab
-	@$(MAKE) --no-print-directory all unit-tests kvm-tests sanitized-tests kernels
+	@$(MAKE) --no-print-directory all unit-tests kvm-tests lab-programs sanitized-tests kernels
 	@$(RUN) --unit $(UNIT_TESTS) $(UNIT_SCRIPTS) $(SANITIZED_TESTS) \
 		--kvm $(KVM_TESTS) $(KVM_SCRIPTS) --lab $(LAB_SCRIPTS)
 test-unit: unit-tests sanitized-tests
 	@$(RUN) --unit $(UNIT_TESTS) $(UNIT_SCRIPTS) $(SANITIZED_TESTS)
 test-kvm: all kvm-tests
 	@$(RUN) --kvm $(KVM_TESTS) $(KVM_SCRIPTS)
-test-lab: all kernels
+test-lab: all lab-programs kernels
 	@$(RUN) --lab $(LAB_SCRIPTS)
 
 # Measurements print ratios; they fail nothing.

@@ -26,6 +26,8 @@
  * several CPUs does once in a while. Long: the box may be busy. It is tried once more, as
  * nothing has run yet. */
 #define BOOT_SECONDS 120
+/* A command that was asked to end by a signal, in a lab that may have locked up. */
+#define GRACE_SECONDS 60
 #define BOOT_ATTEMPTS 2
 
 /* What is kept of L1's console and QEMU's messages, to be shown when the lab fails. */
@@ -45,9 +47,10 @@ struct run {
 	bool started, input_ended, stream_ended[2], exited;
 	bool pending[2]; /* the frame in `data` is not written yet */
 	struct lab_frame data[2];
-	unsigned interrupts;
-	int exit_code;     /* valid when exited */
-	char failure[512]; /* why the lab failed; empty: unknown yet */
+	unsigned end_requests;    /* signals that ask for the end, passed on */
+	int64_t first_request_at; /* milliseconds */
+	int exit_code;            /* valid when exited */
+	char failure[512];        /* why the lab failed; empty: unknown yet */
 	int log;
 	char log_path[PATH_MAX];
 	char tail[TAIL_BYTES]; /* the log's end */
@@ -242,6 +245,14 @@ static void put_number(struct run *run, enum lab_frame_kind kind, uint32_t numbe
 	lab_writer_put(&run->requests, kind, &number, sizeof(number));
 }
 
+static int64_t now_milliseconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 /* Ends the run with an exit code of the lab's own making. */
 static void finish(struct run *run, int exit_code)
 {
@@ -260,9 +271,10 @@ static void handle_signal(struct run *run, int number)
 	}
 	if (number == SIGCHLD) /* QEMU; its sockets tell the rest */
 		return;
-	if (number == SIGINT)
-		run->interrupts++;
-	if (!run->started || run->interrupts > 1)
+	if (!run->end_requests)
+		run->first_request_at = now_milliseconds();
+	run->end_requests++;
+	if (!run->started || run->end_requests > 1)
 		finish(run, LAB_EXIT_SIGNAL + number);
 	else
 		put_number(run, LAB_SIGNAL, (uint32_t)number);
@@ -349,14 +361,6 @@ static void write_output(struct run *run, int which)
 static bool run_is_over(const struct run *run)
 {
 	return (run->exited && run->stream_ended[0] && run->stream_ended[1]) || run->failure[0];
-}
-
-static int64_t now_milliseconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 enum { SIGNALS, CONTROL, INPUT, STDIN, CONSOLE, MESSAGES, STREAM, STANDARD = STREAM + 2, FDS = 10 };
@@ -452,6 +456,18 @@ static void relay(struct run *run, int signals)
 				return;
 			}
 			wait = limit - spent;
+		}
+		if (run->end_requests) {
+			int64_t left =
+				run->first_request_at + GRACE_SECONDS * 1000 - now_milliseconds();
+
+			if (left <= 0) {
+				run_fail(run,
+					 "the command did not end within %d seconds of the signal",
+					 GRACE_SECONDS);
+				return;
+			}
+			wait = wait < 0 || left < wait ? left : wait;
 		}
 		if (!run->started) {
 			int64_t left = BOOT_SECONDS * 1000 - passed;

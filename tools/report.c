@@ -1,13 +1,13 @@
 /* guestprof report: where the time went, as text. */
 #include "command.h"
 
+#include "base/address.h"
 #include "profile/trace.h"
 
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define KERNEL_HALF UINT64_C(0xffff800000000000)
 /* Documentation/arch/x86/x86_64/mm.rst: "module mapping space". */
 #define MODULES_START UINT64_C(0xffffffffa0000000)
 #define MODULES_END UINT64_C(0xffffffffff000000)
@@ -74,7 +74,7 @@ static enum unnamed classify(const struct fxt_sample *sample, uint64_t address)
 {
 	if (address >= MODULES_START && address < MODULES_END)
 		return UNNAMED_MODULE;
-	if (address >= KERNEL_HALF)
+	if (address >= GUEST_KERNEL_HALF)
 		return UNNAMED_KERNEL;
 	return sample->mode == FXT_MODE_GUEST_USER ? UNNAMED_USER : UNNAMED_LOW;
 }

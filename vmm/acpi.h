@@ -17,7 +17,7 @@
 
 /* Where firmware looks for the RSDP (ACPI 6.5, 5.2.5.1), on a 16-byte boundary. */
 #define ACPI_TABLES_BASE UINT64_C(0xe0000)
-#define ACPI_TABLES_END UINT64_C(0x100000)
+#define ACPI_TABLES_END UINT64_C(0xf0000) /* firmware's entry points are above, see boot.h */
 
 #define ACPI_VCPUS_MAX 1024
 #define ACPI_DEVICES_MAX 32

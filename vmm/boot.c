@@ -17,6 +17,7 @@ enum {
 	STACK_GPA = 0xfff0,
 	COMMAND_LINE_GPA = 0x20000,
 	LOW_MEMORY_END = 0x9fc00,
+	FIRMWARE_ENTRY_GPA = 0xffff0,
 	HIGH_MEMORY_START = 0x100000,
 	PAGE = 4096,
 };
@@ -295,6 +296,23 @@ static bool write_start_info(const struct boot_files *files, const struct guest_
 	return guest_ram_write(ram, gpa(START_INFO_GPA), &block, sizeof(block));
 }
 
+/* Real-mode code at f000:fff0, the PC's reset vector. With hardware-reduced ACPI Linux restarts
+ * by EFI, and where there is no EFI it enters the firmware there, without ever trying the ACPI
+ * reset register (arch/x86/platform/efi/quirks.c efi_reboot_required(), since 3.17;
+ * native_machine_emergency_restart()). All we have to do as a firmware is to pull the reset line.
+ */
+static bool write_firmware_entry(const struct guest_ram *ram)
+{
+	static const uint8_t code[] = {
+		0xb0, 0xfe, /* mov al, 0xfe: pulse the reset line */
+		0xe6, 0x64, /* out 0x64, al: keyboard controller's command port */
+		0xf4,       /* hlt */
+		0xeb, 0xfd, /* jmp to the hlt */
+	};
+
+	return guest_ram_write(ram, gpa(FIRMWARE_ENTRY_GPA), code, sizeof(code));
+}
+
 gp_status_t boot_load(const struct boot_files *files, const struct guest_ram *ram,
 		      uint64_t acpi_rsdp, struct boot_state *state, struct error *error)
 {
@@ -317,6 +335,7 @@ gp_status_t boot_load(const struct boot_files *files, const struct guest_ram *ra
 	written &= guest_ram_write(ram, gpa(COMMAND_LINE_GPA), files->command_line,
 				   strlen(files->command_line) + 1);
 	written &= write_page_tables(ram);
+	written &= write_firmware_entry(ram);
 	written &= linux_protocol ? write_zero_page(files, ram, initrd, acpi_rsdp)
 				  : write_start_info(files, ram, initrd, acpi_rsdp);
 	if (!written)

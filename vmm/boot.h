@@ -12,6 +12,7 @@
  *   0x20000  command line
  *   0x9fc00  end of low memory; from here to 1 MiB reserved
  *   0xe0000  ACPI tables (acpi.h)
+ *   0xffff0  what a guest finds that restarts through the firmware's entry
  */
 #ifndef VMM_BOOT_H
 #define VMM_BOOT_H

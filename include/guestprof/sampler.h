@@ -93,8 +93,11 @@ typedef struct gp_sampler_totals {
 GP_EXPORT gp_status_t gp_sampler_create(gp_target_t *target, uint32_t options,
 					const gp_sampler_config_t *config, gp_sampler_t **out);
 
-/* Starts the timers. `options` must be 0. GP_ERR_BAD_STATE: already started. GP_ERR_NO_RESOURCES:
- * no timers left (ulimit -i); the session is then stopped as before. */
+/* Starts the tick sources. `options` must be 0. GP_ERR_BAD_STATE: already started.
+ * GP_ERR_NO_RESOURCES: no timers or signals left (ulimit -i), for events no descriptors (ulimit
+ * -n). Events also: GP_ERR_ACCESS_DENIED: this user may not count them (perf_event_paranoid);
+ * GP_ERR_NOT_SUPPORTED: this host does not count them. After a failure the session is stopped as
+ * before and may be started again. */
 GP_EXPORT gp_status_t gp_sampler_start(gp_sampler_t *sampler, uint32_t options);
 
 /* Stops the timers. Afterwards nothing is added to the rings and the totals are exact. May be
@@ -105,7 +108,8 @@ GP_EXPORT gp_status_t gp_sampler_stop(gp_sampler_t *sampler, uint32_t options);
  * of a session is a valid trace. `*actual` is the number of bytes.
  * `buffer` NULL (and `size` 0): only tells the size, GP_OK. A buffer too small:
  * GP_ERR_INVALID_ARGS, `*actual` is the size needed, nothing is consumed. Between a question and
- * the read more may have come: give some room. Also valid after stop. */
+ * the read more may have come: give some room. Also valid after stop. GP_ERR_NO_MEMORY: nothing is
+ * consumed. */
 GP_EXPORT gp_status_t gp_sampler_read(gp_sampler_t *sampler, uint32_t options, void *buffer,
 				      size_t size, size_t *actual);
 

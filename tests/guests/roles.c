@@ -3,7 +3,7 @@
 
 /* The tree: run_tree calls branch_a, which calls leaf_70 and branch_b, ... Of all iterations 70 %
  * are in leaf_70, 20 % in leaf_20, 8 % in leaf_8, 2 % in leaf_2. The rest of the code is a few
- * dozen instructions per round; tests/kvm/kvm_guest.h knows the bound. */
+ * dozen instructions per round; tests/kvm/sampling.c knows the bound. */
 void leaf_70(void);
 void leaf_20(void);
 void leaf_8(void);
@@ -14,22 +14,22 @@ void branch_c(void);
 
 void leaf_70(void)
 {
-	COUNT_DOWN(2100);
+	COUNT_DOWN(42000);
 }
 
 void leaf_20(void)
 {
-	COUNT_DOWN(600);
+	COUNT_DOWN(12000);
 }
 
 void leaf_8(void)
 {
-	COUNT_DOWN(240);
+	COUNT_DOWN(4800);
 }
 
 void leaf_2(void)
 {
-	COUNT_DOWN(60);
+	COUNT_DOWN(1200);
 }
 
 void branch_c(void)

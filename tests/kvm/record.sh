@@ -116,7 +116,12 @@ rm -f "$trace"
 "$guestprof" record -m 16M -k "$guest" -p "rounds=0" -o "$trace" --timeout 60 \
 	>"$work/out" 2>"$work/err" </dev/null &
 pid=$!
-sleep 1
+# Until samples have been written, however slow the machine is.
+tries=0
+while [ "$(stat -c %s "$trace" 2>/dev/null || echo 0)" -lt 20000 ] && [ $tries -lt 300 ]; do
+	sleep 0.1
+	tries=$((tries + 1))
+done
 kill -s KILL "$pid"
 wait "$pid" 2>/dev/null
 if "$guestprof" report "$trace" >"$work/report" 2>"$work/err" &&

@@ -1,16 +1,18 @@
 /* Samples of guests whose call tree is known: stacks, shares, accounting. */
 #include "tests/kvm/guest_machine.h"
 
-/* Of one round of run_tree(): instructions in the leaves' loops, and a bound on all others. */
-#define LOOP_INSTRUCTIONS 6000.0L
-#define OTHER_INSTRUCTIONS 120.0L
-#define LEAF_FRAME_INSTRUCTIONS 12.0L
+/* Of one round of run_tree(): instructions in the leaves' loops, and bounds on all others, in
+ * units of a loop's instructions. A call, a return, a push touch memory, for which an emulator
+ * takes several times as long as for a register; ten times is a bound for those seen. */
+#define LOOP_INSTRUCTIONS 120000.0L
+#define OTHER_INSTRUCTIONS 1200.0L
+#define LEAF_FRAME_INSTRUCTIONS 120.0L
 /* 99.9 %, half on each side. */
 #define TAIL 0.0005L
 
 enum { LEAVES = 4 };
 static const char *const leaf_names[LEAVES] = {"leaf_70", "leaf_20", "leaf_8", "leaf_2"};
-static const long double leaf_instructions[LEAVES] = {4200, 1200, 480, 120};
+static const long double leaf_instructions[LEAVES] = {84000, 24000, 9600, 2400};
 
 struct seen {
 	struct guest_machine guest;
@@ -91,7 +93,7 @@ static void run_tree_in(const char *mode, enum fxt_addressing addressing)
 	session = open_session(&seen.guest, 997 * MICROSECOND, 0, 0, 64);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
 	sleep_ns(5 * MILLISECOND); /* a tick comes before the first instruction */
-	end = guest_machine_run(&seen.guest, 3 * SECOND / 2, &error);
+	end = guest_machine_run(&seen.guest, 4 * SECOND, &error);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	check_session(session, 1, &data, see, &seen);
 	cr_assert_eq(seen.first_pc, seen.guest.entry,
@@ -149,7 +151,7 @@ static void run_nested_to(uint32_t depth, uint64_t deepest, bool root_reached)
 			     (struct guest_setup){.command_line = "run=nested rounds=0"});
 	session = open_session(&seen.guest, MILLISECOND, 0, 0, depth);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(guest_machine_run(&seen.guest, SECOND / 2, NULL), MACHINE_DURATION);
+	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), MACHINE_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	counts = check_session(session, 1, &data, see, &seen);
 	cr_assert_eq(seen.deepest, deepest, "%llu", (unsigned long long)seen.deepest);
@@ -180,7 +182,7 @@ Test(sampling, a_halted_vcpu_is_recorded_as_halted)
 	guest_machine_create(&seen.guest, (struct guest_setup){.command_line = "run=idle"});
 	session = open_session(&seen.guest, MILLISECOND, 0, 0, 64);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(guest_machine_run(&seen.guest, SECOND / 2, NULL), MACHINE_DURATION);
+	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), MACHINE_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	counts = check_session(session, 1, &data, see, &seen);
 	cr_assert_gt(counts.totals.full, 10);
@@ -205,7 +207,7 @@ Test(sampling, a_vcpu_nobody_started_is_recorded_as_not_started)
 			     (struct guest_setup){.command_line = "run=tree rounds=0", .vcpus = 2});
 	session = open_session(&seen.guest, MILLISECOND, 0, 0, 64);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(guest_machine_run(&seen.guest, SECOND / 2, NULL), MACHINE_DURATION);
+	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), MACHINE_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	counts = check_session(session, 2, &data, see, &seen);
 	cr_assert_eq(gp_sampler_totals(session, 1, &second), GP_OK);
@@ -269,7 +271,7 @@ Test(sampling, a_tiny_ring_drops_and_counts_exactly)
 	session = open_session(&seen.guest, 200 * MICROSECOND, 0, 4096, 64);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
 	/* Nobody reads meanwhile. */
-	cr_assert_eq(guest_machine_run(&seen.guest, SECOND / 2, NULL), MACHINE_DURATION);
+	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), MACHINE_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	counts = check_session(session, 1, &data, see, &seen);
 	cr_assert_gt(counts.totals.dropped, 0);

@@ -1,0 +1,152 @@
+#!/bin/sh
+# Stock Debian kernels, sampled from their first instruction: every tick is accounted for, names
+# are the kernel's own, shares are the workload's. Prints TAP; see tests/lab/support/guests.sh.
+set -u
+. tests/lab/support/guests.sh
+guests_begin lab-sample
+
+inspect=${guestprof%/*}/tests/lab/inspect_trace
+[ -x "$inspect" ] || skip_all "no $inspect (make lab-programs)"
+
+# --- what the guests get
+for name in 6.1 6.1-cloud 6.12 6.12-cloud elf; do
+	truncate -s 16M "$work/kallsyms-$name"
+done
+# The workload as it is in the initramfs, and its symbols as a System.map that starts at 0.
+(cd "$work" && gzip -dc "$parts/initrds/6.1" | cpio -id --quiet "*bin/workload") || exit 1
+lowest=$(nm -n "$work/bin/workload" | sed -n 's/^\([0-9a-f]*\) [Tt] .*/\1/p' | head -n 1)
+nm -n "$work/bin/workload" | awk -v lowest="$lowest" '
+	function value(hex, i, n) {
+		for (i = 1; i <= length(hex); i++)
+			n = n * 16 + index("0123456789abcdef", substr(hex, i, 1)) - 1
+		return n
+	}
+	$2 ~ /^[Tt]$/ { printf "%016x %s %s\n", value($1) - value(lowest), $2, $3 }' >"$work/workload.map"
+
+line=0
+for name in 6.1 6.12 6.1-cloud 6.12-cloud; do
+	line=$((line % 2 + 1))
+	case $name in
+	*cloud) symbols=workload.map@0x$lowest vcpus=1 ;;
+	*) symbols=bin/workload vcpus=2 ;;
+	esac
+	job $line "$name" <<-JOB
+		boot -F 250 -o $name.fxt -k \$kernels/$name/vmlinuz -i \$initrds/$name -c $vcpus -m 512M \
+			-d kallsyms-$name --symbols $symbols \
+			-p "console=ttyS0 quiet panic=-1 guestprof.cmd=demo,kallsyms guestprof.arg=30"
+		code=\$?
+		"\$guestprof" report -n 0 $name.fxt >$name.report
+		exit \$code
+	JOB
+done
+job 1 elf <<'END_JOB'
+boot -F 100 -o elf.fxt -k $elf/6.1 -i $initrds/6.1 -m 512M -d kallsyms-elf \
+	-p "console=ttyS0 quiet panic=-1 guestprof.cmd=kallsyms"
+END_JOB
+job 2 killed <<'END_JOB'
+"$guestprof" record -F 100 -o killed.fxt -k $elf/6.1 -i $initrds/6.1 -m 512M --timeout 240 \
+	-p "console=ttyS0 quiet panic=-1 guestprof.cmd=spin" &
+wait_for "workload: start" killed.out
+sleep 2
+kill -KILL $!
+wait $!
+END_JOB
+run_jobs
+
+# word NAME WORD: what inspect_trace says of a trace
+word() {
+	[ -e "$work/$1.inspected" ] || "$inspect" "$work/$1.fxt" >"$work/$1.inspected"
+	sed -n "s/^$2 //p" "$work/$1.inspected"
+}
+
+# own_names NAME: kernel symbols of the trace, how many of them the guest's kernel knows
+own_names() {
+	tr -d '\0' <"$work/kallsyms-$1" >"$work/kallsyms"
+	"$inspect" "$work/$1.fxt" symbols | awk -v kallsyms="$work/kallsyms" '
+		BEGIN { while ((getline <kallsyms) > 0) known[$1 " " $3] = 1 }
+		{ if (($1 " " $2) in known) good++; else print "# unknown: " $0 >"/dev/stderr"; all++ }
+		END { print (all > 50 ? "many" : all + 0), all - good }'
+}
+
+# slides FROM TO: the different distances between the addresses of the kernel symbols of one
+# trace and those of the same names in another guest's list
+slides() {
+	tr -d '\0' <"$work/kallsyms-$2" >"$work/kallsyms"
+	"$inspect" "$work/$1.fxt" symbols | awk -v kallsyms="$work/kallsyms" '
+		function value(hex, i, n) {
+			# Of the low half, which a number here holds exactly.
+			for (i = 9; i <= 16; i++)
+				n = n * 16 + index("0123456789abcdef", substr(hex, i, 1)) - 1
+			return n
+		}
+		BEGIN {
+			while ((getline <kallsyms) > 0) {
+				count[$3]++
+				address[$3] = $1
+			}
+		}
+		count[$2] == 1 { print value($1) - value(address[$2]) }' | sort -n | uniq -c |
+		awk '$1 > 20 { slides++ } { other += $1 <= 20 } END { print slides + 0, other + 0 }'
+}
+
+# shares NAME: "as known", or what was found instead
+shares() {
+	"$inspect" "$work/$1.fxt" leaves | awk '
+		$2 == "user" { ticks[$3] += $1 }
+		function check(name, share, found, bound) {
+			found = ticks[name] / n
+			bound = 3.29 * sqrt(share * (1 - share) / n) # 99.9 % of a normal distribution
+			if (found < share - bound || found > share + bound)
+				bad = bad sprintf(" %s %.4f of %d, wanted %.2f +- %.4f", name, found, n, share, bound)
+		}
+		END {
+			n = ticks["hash"] + ticks["sort"] + ticks["walk_down"]
+			if (n < 100) {
+				print "only", n + 0, "samples"
+				exit
+			}
+			check("hash", .7)
+			check("sort", .2)
+			check("walk_down", .1)
+			print bad ? bad : "as known"
+		}'
+}
+
+for name in 6.1 6.1-cloud 6.12 6.12-cloud; do
+	ends_with "$name, sampled" $name 0
+	is "$name: the trace is whole" "$(word $name complete) $(word $name bad_records)" "1 0" $name
+	is "$name: ticks = stacks + partials + dropped" "$(word $name claimed_ticks)" \
+		"$(($(word $name stacks) + $(word $name partials) + $(word $name dropped)))" $name
+	is "$name: what the trace claims is what it holds" \
+		"$(word $name claimed_stacks) $(word $name claimed_partials) $(word $name claimed_dropped)" \
+		"$(word $name stacks) $(word $name partials) $(word $name dropped)" $name
+	is "$name: partial samples are completed" "$(word $name told)" \
+		"$(($(word $name stacks) + $(word $name partials)))" $name
+	at_least "$name: next to nothing ran without an address" \
+		"$(word $name walked)" "$(($(word $name without_stack) * 1000))" $name
+	at_least "$name: samples in the kernel" "$(word $name kernel)" 200 $name
+	at_least "$name: 97 % of them have a name, modules aside" \
+		"$(($(word $name kernel_named) * 1000 / ($(word $name kernel) + 1)))" 970 $name
+	# Not the few instructions with which another CPU leaves real mode.
+	at_least "$name: samples in its startup code" "$(word $name low)" 20 $name
+	at_least "$name: 94 % of them have a name" \
+		"$(($(word $name low_named) * 1000 / ($(word $name low) + 1)))" 940 $name
+	holds "$name: the report names the kernel" $name report \
+		"# guest:    Linux version $(cat "$parts/kernels/$name/version") "
+	is "$name: with KASLR, every kernel symbol is one of the kernel's own list" \
+		"$(own_names $name)" "many 0" $name
+	"$guestprof" report -n 0 "$work/$name.fxt" | sed "s|$work/||" >"$work/$name.again"
+	is "$name: the report outside is the report inside" \
+		"$(cmp "$work/$name.again" "$work/$name.report" 2>&1)" "" $name
+	is "$name: the workload's shares" "$(shares $name)" "as known" $name
+done
+ends_with "without KASLR" elf 0
+is "without KASLR, every kernel symbol is one of the kernel's own list" "$(own_names elf)" "many 0" elf
+is "KASLR slides all symbols by the same" "$(slides 6.1 elf)" "1 0" 6.1
+
+"$guestprof" report "$work/killed.fxt" >"$work/killed.report" 2>&1
+is "what is left of a recording that was killed can be read" $? 0 killed
+holds "and says that its end is missing" killed report "# INCOMPLETE"
+at_least "with the samples until then" "$(word killed stacks)" 100 killed
+at_least "and names" "$("$inspect" "$work/killed.fxt" symbols | wc -l)" 20 killed
+guests_end

@@ -1,0 +1,62 @@
+/* All devices of a machine, wired to its VM: buses, event loop, console, disks, tables.
+ *
+ * Made once, before any vCPU runs, and not changed afterwards; see docs/devices.md for the
+ * addresses. The event loop is to be run by a thread of the machine.
+ */
+#ifndef VMM_MACHINE_DEVICES_H
+#define VMM_MACHINE_DEVICES_H
+
+#include "base/error.h"
+#include "vmm/acpi.h"
+#include "vmm/cmos.h"
+#include "vmm/console.h"
+#include "vmm/disk_image.h"
+#include "vmm/event_loop.h"
+#include "vmm/guest_ram.h"
+#include "vmm/i8042.h"
+#include "vmm/io_bus.h"
+#include "vmm/machine.h"
+#include "vmm/reset_port.h"
+#include "vmm/serial.h"
+#include "vmm/virtio_block.h"
+#include "vmm/virtio_mmio.h"
+
+#include <stdbool.h>
+
+#define IO_APIC_INPUTS 24
+
+struct machine_devices {
+	struct io_bus ports;
+	struct io_bus memory;
+	struct event_loop loop;
+	bool has_loop;
+	int interrupt_fds[IO_APIC_INPUTS]; /* -1: free */
+
+	struct console *console;
+	struct serial serial;
+	struct i8042 keyboard;
+	struct cmos clock;
+	struct reset_port reset_port;
+	struct acpi_power power;
+
+	unsigned disk_count; /* opened */
+	unsigned slot_count; /* initialised */
+	struct disk_image disks[MACHINE_DISKS_MAX];
+	struct virtio_block blocks[MACHINE_DISKS_MAX];
+	struct virtio_mmio slots[VIRTIO_MMIO_SLOTS_MAX];
+};
+
+/* Opens and locks the disks; the rest comes with machine_devices_add(). */
+gp_status_t machine_devices_init(struct machine_devices *devices,
+				 const struct machine_config *config, struct error *error);
+
+/* Makes all devices and writes the ACPI tables to `ram`. `end` is copied. */
+gp_status_t machine_devices_add(struct machine_devices *devices,
+				const struct machine_config *config, int vm_fd,
+				const struct guest_ram *ram, const struct machine_end_request *end,
+				struct error *error);
+
+/* After any of the above, also when it failed; of a zeroed structure, too. */
+void machine_devices_deinit(struct machine_devices *devices);
+
+#endif
