@@ -170,7 +170,7 @@ uninstall:
 
 C_FILES := $(foreach folder,$(FOLDERS) tests demo docs,$(wildcard $(folder)/*.[ch] $(folder)/*/*.[ch])) \
 	$(HEADERS)
-SHELL_FILES := $(wildcard setup/*.sh demo/*.sh tests/*.sh tests/*/*.sh) tests/run .ci/run
+SHELL_FILES := $(wildcard setup/*.sh demo/*.sh tests/*.sh tests/*/*.sh tests/*/*/*.sh) tests/run .ci/run
 
 .PHONY: format
 format:
@@ -179,7 +179,7 @@ format:
 .PHONY: lint
 lint:
 	@clang-format --dry-run -Werror $(C_FILES)
-	@shellcheck -S warning $(SHELL_FILES)
+	@shellcheck -x -S warning $(SHELL_FILES)
 	@mandoc -Tlint -Wwarning $(MAN_PAGES)
 	@! grep -n '#include "\.\./' $(C_FILES) || { echo 'lint: includes go from the top, by folder'; exit 1; }
 
