@@ -44,7 +44,7 @@ static bool config_is_valid(const gp_sampler_config_t *config)
 	    (config->jitter_percent && config->source != GP_TICK_TIMER))
 		return false;
 	if (!config->vcpus != !config->vcpu_count || !config->processes != !config->process_count ||
-	    !config->threads != !config->thread_count)
+	    !config->threads != !config->thread_count || !config->names != !config->name_count)
 		return false;
 	if (config->ring_bytes &&
 	    (config->ring_bytes < FXT_RING_BYTES_MIN || config->ring_bytes > RING_BYTES_MAX ||
@@ -56,7 +56,7 @@ static bool config_is_valid(const gp_sampler_config_t *config)
 /* Marks the vCPUs the filter leaves out. */
 static gp_status_t apply_filter(struct gp_sampler *session, const gp_sampler_config_t *config)
 {
-	if (config->process_count || config->thread_count)
+	if (config->process_count || config->thread_count || config->name_count)
 		return GP_ERR_NOT_SUPPORTED;
 	for (unsigned i = 0; config->vcpus && i < session->vcpu_count; i++)
 		session->vcpus[i].excluded = true;

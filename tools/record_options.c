@@ -273,11 +273,13 @@ static int parse_option(int option, struct record_options *options)
 		if (!parse_number(optarg, 0, FREQUENCY_MAX, &number))
 			return bad("-F %s: give samples per second, 1 to 100000, or 0", optarg);
 		options->period_ns = number ? (uint64_t)NS_PER_SECOND / number : 0;
+		options->frequency_given = true;
 		return -1;
 	case OPTION_PERIOD:
 		if (!parse_number(optarg, GP_SAMPLER_PERIOD_MIN_NS, GP_SAMPLER_PERIOD_MAX_NS,
 				  &options->period_ns))
 			return bad("--period %s: give 10000 (ns or events) or more", optarg);
+		options->period_given = true;
 		return -1;
 	case 'e':
 		if (!parse_event(optarg, options))
@@ -369,8 +371,14 @@ int record_options_parse(int argc, char **argv, struct record_options *options)
 			return bad("%s", "--sample-cpus names a vCPU that -c does not give");
 	if (options->jitter_percent && options->source != GP_TICK_TIMER)
 		return bad("--jitter and -e %s exclude each other", options->event);
-	if ((options->source == GP_TICK_CYCLES || options->source == GP_TICK_INSTRUCTIONS) &&
-	    options->period_ns == (uint64_t)NS_PER_SECOND / DEFAULT_FREQUENCY)
-		options->period_ns = DEFAULT_EVENTS;
+	if (options->frequency_given && options->period_given)
+		return bad("%s", "-F and --period exclude each other");
+	if (options->source == GP_TICK_CYCLES || options->source == GP_TICK_INSTRUCTIONS) {
+		if (options->frequency_given)
+			return bad("-F counts time and -e %s does not: give --period EVENTS",
+				   options->event);
+		if (!options->period_given)
+			options->period_ns = DEFAULT_EVENTS;
+	}
 	return -1;
 }

@@ -13,8 +13,10 @@
 
 struct record_options {
 	struct machine_config machine;
-	uint64_t period_ns; /* 0: boot without sampling; events for hardware events */
-	const char *event;  /* the tick source's name */
+	uint64_t period_ns;   /* 0: boot without sampling; events for hardware events */
+	bool frequency_given; /* -F */
+	bool period_given;    /* --period */
+	const char *event;    /* the tick source's name */
 	gp_tick_source_t source;
 	uint32_t jitter_percent;
 	uint32_t sampled_vcpus[MACHINE_VCPUS_MAX];

@@ -69,12 +69,14 @@ typedef struct gp_sampler_config {
 	/* Which vCPUs to sample; NULL and 0: all. Copied. */
 	const uint32_t *vcpus;
 	size_t vcpu_count;
-	/* Which guest processes and threads to sample, by id; NULL and 0: all. They need a target
-	 * that can tell which one runs; so far none can: GP_ERR_NOT_SUPPORTED. */
+	/* Which guest processes and threads to sample, by id or name; NULL and 0: all. They need a
+	 * target that can tell which one runs; so far none can: GP_ERR_NOT_SUPPORTED. */
 	const uint64_t *processes;
 	size_t process_count;
 	const uint64_t *threads;
 	size_t thread_count;
+	const char *const *names; /* of processes or threads */
+	size_t name_count;
 } gp_sampler_config_t;
 
 typedef struct gp_sampler_totals {

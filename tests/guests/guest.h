@@ -3,7 +3,7 @@
  * Freestanding, general-purpose registers only, so that they run where KVM emulates guests in
  * software too. One program with several roles; the kernel command line chooses:
  *
- *   run=tree|nested|exits|idle|smp|memory|hostile   what to do (default: tree)
+ *   run=tree|nested|spaces|exits|idle|smp|memory|hostile   what to do (default: tree)
  *   rounds=N     how often (default: by role; 0: for ever)
  *   depth=N      nested: calls on top of each other (default: 40)
  *   cpus=N       smp: CPUs to start, this one included
@@ -74,6 +74,7 @@ const struct start_info *start_information(void);
 /* The roles. `rounds` 0: for ever. */
 void run_tree(uint32_t rounds);
 void run_nested(uint32_t rounds, uint32_t depth);
+void run_spaces(uint32_t rounds);
 void run_exits(uint32_t rounds);
 void run_idle(uint32_t rounds);
 void run_smp(uint32_t rounds, uint32_t cpus);

@@ -172,6 +172,66 @@ Test(sampling, a_stack_over_the_limit_is_cut_and_says_so)
 	run_nested_to(10, 10, false);
 }
 
+/* What a sample in shared_work() was called by, and in which address space. */
+struct spaces_seen {
+	struct guest_machine guest;
+	uint64_t roots[2];
+	uint64_t calls[2]; /* by space_one(), space_two() */
+};
+
+static void see_space(void *context, const struct fxt_sample *sample)
+{
+	static const char *const callers[2] = {"space_one", "space_two"};
+	struct spaces_seen *seen = context;
+	int which;
+
+	if (!(sample->flags & FXT_SAMPLE_STACK) ||
+	    strcmp(frame_name(&seen->guest, sample, 0), "shared_work") != 0)
+		return;
+	/* Also where the frame is not there yet: the caller is never hidden nor somebody else. */
+	cr_assert_geq(sample->depth, 2);
+	which = strcmp(frame_name(&seen->guest, sample, 1), callers[1]) == 0;
+	cr_assert_str_eq(frame_name(&seen->guest, sample, 1), callers[which]);
+	if (!seen->calls[which]++)
+		seen->roots[which] = sample->address_space;
+	cr_assert_eq(sample->address_space, seen->roots[which],
+		     "%s ran in another address space than before", callers[which]);
+}
+
+Test(sampling, address_spaces_that_share_stack_addresses_are_told_apart)
+{
+	/* Of one round: instructions in the loops, and bounds on all others, in units of theirs; as
+	 * above. Switching address spaces is dear where KVM emulates. */
+	const long double loops[2] = {150000, 50000}, others = 4000;
+	struct spaces_seen seen = {0};
+	struct session_data data = {0};
+	gp_sampler_t *session;
+	long double all = loops[0] + loops[1];
+	uint64_t samples;
+
+	guest_machine_create(&seen.guest,
+			     (struct guest_setup){.command_line = "run=spaces rounds=0"});
+	session = open_session(&seen.guest, 997 * MICROSECOND, 0, 0, 64);
+	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
+	cr_assert_eq(guest_machine_run(&seen.guest, 4 * SECOND, NULL), MACHINE_DURATION);
+	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
+	check_session(session, 1, &data, see_space, &seen);
+	samples = seen.calls[0] + seen.calls[1];
+	cr_assert_gt(samples, 100);
+	cr_assert_neq(seen.roots[0], seen.roots[1]);
+	for (int i = 0; i < 2; i++) {
+		long double least = loops[i] / (all + others), most = (loops[i] + others) / all;
+
+		cr_assert(at_most(seen.calls[i], samples, least) > TAIL &&
+				  1 - at_most(seen.calls[i] - 1, samples, most) > TAIL,
+			  "space %d: %llu of %llu samples", i + 1,
+			  (unsigned long long)seen.calls[i], (unsigned long long)samples);
+	}
+	gp_sampler_close(session);
+	guest_machine_destroy(&seen.guest);
+	free(data.bytes);
+}
+
 Test(sampling, a_halted_vcpu_is_recorded_as_halted)
 {
 	struct seen seen = {0};
