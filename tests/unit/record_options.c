@@ -246,6 +246,9 @@ Test(record_options, tick_sources)
 Test(record_options, jitter_needs_the_timer_in_either_order)
 {
 	refuse("-k|k|--jitter|5|-e|cycles", "exclude");
+	refuse("-k|k|-F|1000|--period|20000", "exclude");
+	refuse("-k|k|-F|1000|-e|cycles", "give --period EVENTS");
+	refuse("-k|k|-e|instructions|-F|1000", "give --period EVENTS");
 	refuse("-k|k|-e|cpu-clock|--jitter|5", "exclude");
 	accept("-k|k|-e|cpu-clock|--jitter|0");
 }
