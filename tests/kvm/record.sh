@@ -229,11 +229,34 @@ refuses 2 "a depth out of range" "--depth" -k "$guest" --depth 5000
 refuses 2 "a timeout that is nonsense" "--timeout" -k "$guest" --timeout soon
 
 head -c 1048576 /dev/zero >"$work/disk"
-"$guestprof" record -m 16M -k "$guest" -p "rounds=0" -F 0 --duration 20 -d "$work/disk" \
-	>/dev/null 2>&1 </dev/null &
-pid=$!
-sleep 1
-refuses 2 "a locked disk" "$work/disk" -k "$guest" -d "$work/disk"
+
+# hold DISK: a machine that has the disk; returns once its guest runs.
+hold() {
+	"$guestprof" record -m 16M -k "$guest" -p "rounds=0" -F 0 --timeout 60 -d "$1" \
+		>"$work/held" 2>&1 </dev/null &
+	pid=$!
+	tries=0
+	while ! grep -q 'guest started' "$work/held" && [ $tries -lt 300 ]; do
+		sleep 0.1
+		tries=$((tries + 1))
+	done
+}
+
+hold "$work/disk"
+refuses 2 "a disk that another machine writes" "is in use" -k "$guest" -d "$work/disk"
+refuses 2 "to read a disk that another machine writes" "is in use" -k "$guest" -d "$work/disk,ro"
+kill "$pid"
+wait "$pid" 2>/dev/null
+hold "$work/disk,ro"
+refuses 2 "to write a disk that another machine reads" "is in use" -k "$guest" -d "$work/disk"
+code=0
+"$guestprof" record -m 16M -k "$guest" -p "rounds=0" -F 0 --duration 1 -d "$work/disk,ro" \
+	>"$work/out" 2>"$work/err" </dev/null || code=$?
+if [ "$code" = 13 ]; then
+	pass "two machines read one disk"
+else
+	fail "two machines read one disk: exit code $code"
+fi
 kill "$pid"
 wait "$pid" 2>/dev/null
 

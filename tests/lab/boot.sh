@@ -156,24 +156,6 @@ wait_for "Linux version" terminal.out $! && printf '\001x' >&3
 rm "$fifo"
 wait
 END_JOB
-job 1 disks-in-use <<'END_JOB'
-cp source-a shared
-boot -k $elf/6.1 -m 128M -d shared >/dev/null &
-sleep 1
-boot -k $elf/6.1 -m 128M -d shared --duration 1
-echo "second: $?"
-kill $!
-wait $!
-echo "first: $?"
-boot -k $elf/6.1 -m 128M -d shared,ro >/dev/null &
-sleep 1
-boot -k $elf/6.1 -m 128M -d shared,ro --duration 1 >/dev/null
-echo "both only read: $?"
-boot -k $elf/6.1 -m 128M -d shared --duration 1 >/dev/null
-echo "one reads: $?"
-kill $!
-wait
-END_JOB
 job 1 no-sandbox <<'END_JOB'
 boot --no-sandbox -k $elf/6.1 -m 128M --duration 1 >/dev/null
 END_JOB
@@ -290,11 +272,6 @@ is "every thread is confined" \
 is "Ctrl-A x on a terminal" "$(cat "$work/terminal-code" 2>/dev/null)" 15 terminal
 is "which is as it was before" "$(cat "$work/terminal-after" 2>/dev/null)" \
 	"$(cat "$work/terminal-before" 2>/dev/null || echo none)" terminal
-is "a disk in use" "$(grep ': [0-9]*$' "$work/disks-in-use.text")" "second: 2
-first: 16
-both only read: 13
-one reads: 2" disks-in-use
-holds "says so" disks-in-use err "is in use: another process has locked it"
 ends_with "--no-sandbox" no-sandbox 13
 holds "--no-sandbox is loud" no-sandbox err "WARNING: --no-sandbox"
 guests_end

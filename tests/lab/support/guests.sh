@@ -2,8 +2,8 @@
 #
 # A test queues jobs, small scripts of which each boots a guest, and then runs all of them in two
 # lines side by side: directly where /dev/kvm is native, elsewhere in one boot of the lab for each
-# line. (Two guests at a time in one lab corrupt each other and the lab's kernel now and then:
-# QEMU 7.2 emulates nested paging with less care than hardware does it.)
+# line. (With two guests at a time in one lab, guests and the lab's own kernel were seen to lock up
+# or crash; the cause is not known, QEMU 7.2's nested paging is suspected.)
 # Each job leaves NAME.out, NAME.err and NAME.code in the work directory, which the test then
 # looks at. Results go to standard output as TAP, everything else to standard error.
 #
