@@ -134,7 +134,10 @@ static gp_status_t make_arguments(const struct lab_machine_config *config,
 	add(arguments, "-initrd");
 	add(arguments, "%s", config->initramfs);
 	add(arguments, "-append");
-	add(arguments, "console=ttyS0 %s mitigations=off panic=-1 guestprof.agent=%s",
+	/* tsc=reliable: QEMU's TSC is one for all CPUs but does not say so; without it the kernel
+	 * takes the HPET, each reading of which waits for QEMU's global lock. A lab under load
+	 * then did nothing but serve its own timers. */
+	add(arguments, "console=ttyS0 %s mitigations=off tsc=reliable panic=-1 guestprof.agent=%s",
 	    config->verbose ? "loglevel=7" : "quiet", agent);
 	add(arguments, "-chardev");
 	add(arguments, "socket,id=console,fd=%d", ports[4]);

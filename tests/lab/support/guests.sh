@@ -103,7 +103,7 @@ run_line() {
 		# kernel is at times so slow that it does nothing but serve its own timer ("soft
 		# lockup"): then the jobs that are left have a second try in a fresh lab.
 		for try in 1 2; do
-			(cd "$work" && "$guestprof" lab --timeout 400 --exec sh "run-$1") </dev/null >&2 &&
+			(cd "$work" && "$guestprof" lab --timeout 300 --exec sh "run-$1") </dev/null >&2 &&
 				break
 			echo "# lab $try of line $1 ended with exit code $?"
 		done
