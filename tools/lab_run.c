@@ -47,10 +47,10 @@ struct run {
 	bool started, input_ended, stream_ended[2], exited;
 	bool pending[2]; /* the frame in `data` is not written yet */
 	struct lab_frame data[2];
-	unsigned end_requests;    /* signals that ask for the end, passed on */
-	int64_t first_request_at; /* milliseconds */
-	int exit_code;            /* valid when exited */
-	char failure[512];        /* why the lab failed; empty: unknown yet */
+	sigset_t passed_on;   /* signals the command got; a second one is for the lab */
+	int64_t end_asked_at; /* milliseconds; 0: no SIGTERM or SIGHUP yet */
+	int exit_code;        /* valid when exited */
+	char failure[512];    /* why the lab failed; empty: unknown yet */
 	int log;
 	char log_path[PATH_MAX];
 	char tail[TAIL_BYTES]; /* the log's end */
@@ -271,13 +271,13 @@ static void handle_signal(struct run *run, int number)
 	}
 	if (number == SIGCHLD) /* QEMU; its sockets tell the rest */
 		return;
-	if (!run->end_requests)
-		run->first_request_at = now_milliseconds();
-	run->end_requests++;
-	if (!run->started || run->end_requests > 1)
+	if (!run->end_asked_at && (number == SIGTERM || number == SIGHUP))
+		run->end_asked_at = now_milliseconds();
+	if (!run->started || sigismember(&run->passed_on, number))
 		finish(run, LAB_EXIT_SIGNAL + number);
 	else
 		put_number(run, LAB_SIGNAL, (uint32_t)number);
+	sigaddset(&run->passed_on, number);
 }
 
 static void handle_control(struct run *run)
@@ -457,9 +457,9 @@ static void relay(struct run *run, int signals)
 			}
 			wait = limit - spent;
 		}
-		if (run->end_requests) {
+		if (run->end_asked_at) {
 			int64_t left =
-				run->first_request_at + GRACE_SECONDS * 1000 - now_milliseconds();
+				run->end_asked_at + GRACE_SECONDS * 1000 - now_milliseconds();
 
 			if (left <= 0) {
 				run_fail(run,
