@@ -36,12 +36,19 @@ esac
 
 echo "demo: booting $kernel ($(cat "$parts/$kernel/version")) with ${CPUS-2} vCPUs," \
 	"sampling each at ${FREQUENCY-1000} Hz" >&2
-code=0
-# shellcheck disable=SC2086 # two words
-$run record -k "$parts/$kernel/vmlinuz" -i "$parts/initramfs.gz" \
-	-F "${FREQUENCY-1000}" -c "${CPUS-2}" -m 512M \
-	--symbols "$parts/initramfs.gz.workload" \
-	-p "console=ttyS0 quiet panic=-1" -o demo/boot.fxt </dev/null >"$console" || code=$?
+record() {
+	code=0
+	# shellcheck disable=SC2086 # two words
+	$run record -k "$parts/$kernel/vmlinuz" -i "$parts/initramfs.gz" \
+		-F "${FREQUENCY-1000}" -c "${CPUS-2}" -m 512M \
+		--symbols "$parts/initramfs.gz.workload" \
+		-p "console=ttyS0 quiet panic=-1" -o demo/boot.fxt </dev/null >"$console" || code=$?
+}
+record
+if [ "$code" = 11 ] && [ "$run" != "$guestprof" ]; then
+	echo "demo: a triple fault, as happens in the lab now and then (docs/booting.md): once more" >&2
+	record
+fi
 if [ "$code" != 0 ]; then
 	tail -n 20 "$console" >&2
 	echo "demo: guestprof record ended with exit code $code" >&2
