@@ -60,7 +60,7 @@ guests_begin() {
 		cd '$work' || exit 1
 	END
 	cat >>"$work/job-head" <<-'END'
-		# A guest in the lab triple-faults now and then (docs/booting.md, "What costs time"): it has a
+		# A guest in the lab triple-faults now and then (docs/booting.md, "What cost time"): it has a
 		# second try there, and says so. On native KVM it has none.
 		boot() {
 			boot_code=0
