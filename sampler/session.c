@@ -3,6 +3,7 @@
 
 #include "fxt/writer.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +16,11 @@
 #define RING_TICKS 5000
 #define RING_BYTES_MIN UINT64_C(65536)
 #define RING_BYTES_MAX (UINT64_C(1) << 30)
+/* The configuration as the first version had it, and more than any will need. */
+#define CONFIG_BYTES_FIRST                           \
+	(offsetof(gp_sampler_config_t, name_count) + \
+	 sizeof(((gp_sampler_config_t *)NULL)->name_count))
+#define CONFIG_BYTES_MAX 4096
 
 void sampler_target_init(struct sampler_target *target, const struct sampler_target_ops *ops)
 {
@@ -28,10 +34,24 @@ void sampler_target_deinit(struct sampler_target *target)
 	pthread_mutex_destroy(&target->sessions_lock);
 }
 
+/* A caller built against another version passes a shorter structure, whose missing fields are zero,
+ * or a longer one: its further fields must then be zero, because what they ask for is not known. */
+static bool take_config(const gp_sampler_config_t *from, gp_sampler_config_t *config)
+{
+	const uint8_t *bytes = (const uint8_t *)from;
+
+	if (!from || from->size < CONFIG_BYTES_FIRST || from->size > CONFIG_BYTES_MAX)
+		return false;
+	for (size_t i = sizeof(*config); i < from->size; i++)
+		if (bytes[i])
+			return false;
+	memset(config, 0, sizeof(*config));
+	memcpy(config, from, from->size < sizeof(*config) ? from->size : sizeof(*config));
+	return true;
+}
+
 static bool config_is_valid(const gp_sampler_config_t *config)
 {
-	if (!config || config->size < sizeof(*config))
-		return false;
 	if (config->period_ns < GP_SAMPLER_PERIOD_MIN_NS ||
 	    config->period_ns > GP_SAMPLER_PERIOD_MAX_NS)
 		return false;
@@ -161,12 +181,14 @@ static gp_status_t enlist(struct sampler_target *target, struct gp_sampler *sess
 }
 
 gp_status_t gp_sampler_create(gp_target_t *target, uint32_t options,
-			      const gp_sampler_config_t *config, gp_sampler_t **out)
+			      const gp_sampler_config_t *given, gp_sampler_t **out)
 {
+	gp_sampler_config_t taken;
+	const gp_sampler_config_t *config = &taken;
 	struct gp_sampler *session;
 	gp_status_t status;
 
-	if (!target || !out || options || !config_is_valid(config))
+	if (!target || !out || options || !take_config(given, &taken) || !config_is_valid(config))
 		return GP_ERR_INVALID_ARGS;
 	session = calloc(1, sizeof(*session));
 	if (!session)

@@ -54,7 +54,9 @@ typedef enum gp_tick_source {
 } gp_tick_source_t;
 
 typedef struct gp_sampler_config {
-	size_t size;         /* sizeof(gp_sampler_config_t): later versions add fields */
+	size_t size;         /* sizeof(gp_sampler_config_t): later versions add fields at the
+			      * end. A shorter one means zeros in those, a longer one is taken
+			      * when its further bytes are zero */
 	uint64_t period_ns;  /* between two ticks of a vCPU; see the limits above. For hardware
 			      * events the number of events instead, within the same limits */
 	uint32_t max_depth;  /* frames per stack, 1..GP_SAMPLER_DEPTH_MAX */

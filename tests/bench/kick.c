@@ -3,7 +3,9 @@
  * stop     how long a vCPU stands still: from KVM_RUN's return to the next KVM_RUN, for a bare kick
  *          and for stacks of 4, 16 and 64 frames; and what a whole kick costs in CPU time (timer,
  *          signal, EINTR, re-entry) with and without a sample
- * slowdown CPU time of one and the same guest work with sampling at several rates, a reader running
+ * slowdown CPU time of one and the same guest work with sampling at several rates, a reader
+ * running; beside it what kicks without samples cost, and what the host's timer and signal cost a
+ *          plain loop that is no guest
  * ticks    two vCPUs at 4 kHz for BENCH_SECONDS (10): what became of the ticks, and whether the
  *          session's memory stays as it was after a second
  *
@@ -104,6 +106,41 @@ static bool start_kicks(struct sampler_target *target, uint64_t period, timer_t 
 	return !sigaction(KICK_SIGNAL, &action, NULL) &&
 	       !timer_create(CLOCK_MONOTONIC, &event, timer) &&
 	       !timer_settime(*timer, 0, &interval, NULL);
+}
+
+/* The host's part of a tick: a timer and its signal on a plain loop of this thread, no guest at
+ * all. Gives how many times longer the loop takes in CPU time; 0: not measured. */
+
+static void handle_alone(int signal)
+{
+	(void)signal;
+}
+
+static double loop_ns(void)
+{
+	enum { STEPS = 400000000 };
+	uint64_t begin = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+	for (uint32_t i = 0; i < STEPS; i++)
+		__asm__ volatile("" : : "r"(i));
+	return (double)(clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin);
+}
+
+static double timer_alone(uint64_t period)
+{
+	struct sigaction action = {.sa_handler = handle_alone, .sa_flags = SA_RESTART};
+	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = KICK_SIGNAL};
+	struct itimerspec interval = {.it_value.tv_nsec = (long)period,
+				      .it_interval.tv_nsec = (long)period};
+	double quiet = loop_ns(), ticked;
+	timer_t timer;
+
+	event._sigev_un._tid = gettid();
+	if (sigaction(KICK_SIGNAL, &action, NULL) || timer_create(CLOCK_MONOTONIC, &event, &timer))
+		return 0;
+	ticked = timer_settime(timer, 0, &interval, NULL) ? 0 : loop_ns();
+	timer_delete(timer);
+	return ticked / quiet;
 }
 
 /* The reader of a session. */
@@ -365,7 +402,7 @@ static void measure_slowdown(void)
 		{"16 kHz, bare kicks", BARE, 62500, 0},
 	};
 	static const char *const goals[RATES] = {"", "", "<= 1.02", "<= 1.08", "", ""};
-	double cpu[RATES][ROUNDS], wall[RATES][ROUNDS];
+	double cpu[RATES][ROUNDS], wall[RATES][ROUNDS], alone[2][ROUNDS];
 	gp_sampler_totals_t totals[RATES] = {0};
 	const char role[] = "run=nested depth=12";
 	unsigned rounds = calibrate(role, 600);
@@ -392,6 +429,8 @@ static void measure_slowdown(void)
 			if (ways[way].kind == BARE)
 				totals[way].ticks += (uint64_t)result.kicks;
 		}
+		alone[0][made] = timer_alone(250000);
+		alone[1][made] = timer_alone(62500);
 	}
 enough:
 	if (!made)
@@ -406,6 +445,8 @@ enough:
 		       (unsigned long long)totals[way].ticks, (unsigned long long)totals[way].full,
 		       (unsigned long long)totals[way].partial,
 		       (unsigned long long)totals[way].dropped, goals[way]);
+	printf("timer and signal alone, on a plain loop without a guest: 4 kHz %.4f, 16 kHz %.4f\n",
+	       median(alone[0], (size_t)made), median(alone[1], (size_t)made));
 	printf("sampling / bare kicks: 4 kHz %.4f, 16 kHz %.4f (what bare kicks cost is this "
 	       "host's: "
 	       "timer, signal, KVM's exit and entry)\n",

@@ -1,51 +1,8 @@
 /* The life of sampler sessions on a real machine: states, several at once, reading, closing, vCPUs
  * that end. */
-#include "tests/kvm/guest_machine.h"
+#include "tests/kvm/background.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
-
-struct running {
-	struct guest_machine guest;
-	pthread_t thread;
-	enum machine_end end;
-};
-
-static void *run_machine(void *argument)
-{
-	struct running *running = argument;
-
-	running->end = guest_machine_run(&running->guest, 0, NULL);
-	return NULL;
-}
-
-static void run_in_background(struct running *running, struct guest_setup setup)
-{
-	guest_machine_create(&running->guest, setup);
-	cr_assert_eq(pthread_create(&running->thread, NULL, run_machine, running), 0);
-}
-
-static void end_in_background(struct running *running)
-{
-	machine_request_end(running->guest.machine, MACHINE_SIGNALLED);
-	pthread_join(running->thread, NULL);
-}
-
-static uint64_t ticks_of(const gp_sampler_t *session)
-{
-	gp_sampler_totals_t totals;
-
-	cr_assert_eq(gp_sampler_totals(session, 0, &totals), GP_OK);
-	return totals.ticks;
-}
-
-/* Waits for ticks, not for time; the limit is for a defect. */
-static void wait_for_ticks(const gp_sampler_t *session, uint64_t wanted)
-{
-	for (unsigned i = 0; i < 10000 && ticks_of(session) < wanted; i++)
-		sleep_ns(2 * MILLISECOND);
-	cr_assert_geq(ticks_of(session), wanted);
-}
 
 Test(sessions, states_are_told)
 {
@@ -77,14 +34,14 @@ Test(sessions, start_and_stop_in_cycles_count_on)
 	run_in_background(&running, (struct guest_setup){.command_line = "run=tree rounds=0"});
 	session = open_session(&running.guest, 300 * MICROSECOND, 0, 0, 16);
 	for (unsigned cycle = 0; cycle < 20; cycle++) {
-		uint64_t before = ticks_of(session), stopped;
+		uint64_t before = ticks_of(session, 0), stopped;
 
 		cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-		wait_for_ticks(session, before + 3);
+		wait_for_ticks(session, 0, before + 3);
 		cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
-		stopped = ticks_of(session);
+		stopped = ticks_of(session, 0);
 		sleep_ns(2 * MILLISECOND);
-		cr_assert_eq(ticks_of(session), stopped, "it ticks while it is stopped");
+		cr_assert_eq(ticks_of(session, 0), stopped, "it ticks while it is stopped");
 		check_session(session, 1, &data, NULL, NULL);
 	}
 	gp_sampler_close(session);
@@ -105,7 +62,7 @@ Test(sessions, two_shared_ones_with_periods_of_their_own)
 	slow = open_session(&running.guest, 7 * MILLISECOND, GP_SAMPLER_SHARED, 0, 3);
 	cr_assert_eq(gp_sampler_start(slow, 0), GP_OK);
 	cr_assert_eq(gp_sampler_start(fast, 0), GP_OK);
-	wait_for_ticks(slow, 40);
+	wait_for_ticks(slow, 0, 40);
 	cr_assert_eq(gp_sampler_stop(fast, 0), GP_OK);
 	cr_assert_eq(gp_sampler_stop(slow, 0), GP_OK);
 	fast_counts = check_session(fast, 1, &fast_data, NULL, NULL);
@@ -157,7 +114,7 @@ Test(sessions, a_small_buffer_is_told_the_size_and_takes_nothing)
 	run_in_background(&running, (struct guest_setup){.command_line = "run=tree rounds=0"});
 	session = open_session(&running.guest, MILLISECOND, 0, 0, 16);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	wait_for_ticks(session, 10);
+	wait_for_ticks(session, 0, 10);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	cr_assert_eq(gp_sampler_read(session, 0, NULL, 0, &asked), GP_OK);
 	cr_assert_eq(gp_sampler_read(session, 0, small, sizeof(small), &needed),
@@ -187,7 +144,7 @@ Test(sessions, closing_one_that_runs_again_and_again)
 			open_session(&running.guest, 50 * MICROSECOND, 0, 65536, 16);
 
 		cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-		wait_for_ticks(session, i % 5);
+		wait_for_ticks(session, 0, i % 5);
 		gp_sampler_close(session);
 	}
 	end_in_background(&running);
@@ -216,7 +173,7 @@ Test(sessions, data_outlives_the_vcpu)
 	late = open_session(&guest, 500 * MICROSECOND, GP_SAMPLER_SHARED, 0, 16);
 	cr_assert_eq(gp_sampler_start(late, 0), GP_OK);
 	cr_assert_eq(gp_sampler_stop(late, 0), GP_OK);
-	cr_assert_eq(ticks_of(late), 0);
+	cr_assert_eq(ticks_of(late, 0), 0);
 	gp_sampler_close(late);
 	gp_sampler_close(session);
 	guest_machine_destroy(&guest);

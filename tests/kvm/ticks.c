@@ -1,33 +1,11 @@
 /* Tick sources, jitter and filters on a real machine. */
-#include "tests/kvm/guest_machine.h"
+#include "tests/kvm/background.h"
 
 #include <math.h>
-#include <pthread.h>
 
-struct running {
-	struct guest_machine guest;
-	pthread_t thread;
-	enum machine_end end;
-};
-
-static void *run_machine(void *argument)
+static void end_signalled(struct running *running)
 {
-	struct running *running = argument;
-
-	running->end = guest_machine_run(&running->guest, 0, NULL);
-	return NULL;
-}
-
-static void run_in_background(struct running *running, struct guest_setup setup)
-{
-	guest_machine_create(&running->guest, setup);
-	cr_assert_eq(pthread_create(&running->thread, NULL, run_machine, running), 0);
-}
-
-static void end_in_background(struct running *running)
-{
-	machine_request_end(running->guest.machine, MACHINE_SIGNALLED);
-	pthread_join(running->thread, NULL);
+	end_in_background(running);
 	cr_assert_eq(running->end, MACHINE_SIGNALLED);
 	guest_machine_destroy(&running->guest);
 }
@@ -49,28 +27,13 @@ static gp_sampler_t *open_with(struct running *running, const gp_sampler_config_
 	return session;
 }
 
-static uint64_t ticks_of(const gp_sampler_t *session, unsigned vcpu)
-{
-	gp_sampler_totals_t totals;
-
-	cr_assert_eq(gp_sampler_totals(session, vcpu, &totals), GP_OK);
-	return totals.ticks;
-}
-
-static void wait_for_ticks(const gp_sampler_t *session, unsigned vcpu, uint64_t wanted)
-{
-	for (unsigned i = 0; i < 15000 && ticks_of(session, vcpu) < wanted; i++)
-		sleep_ns(2 * MILLISECOND);
-	cr_assert_geq(ticks_of(session, vcpu), wanted);
-}
-
 static gp_status_t check_start(struct running *running, gp_sampler_t *session)
 {
 	gp_status_t status = gp_sampler_start(session, 0);
 
 	if (status == GP_ERR_ACCESS_DENIED || status == GP_ERR_NOT_SUPPORTED) {
 		gp_sampler_close(session);
-		end_in_background(running);
+		end_signalled(running);
 	}
 	return status;
 }
@@ -99,7 +62,7 @@ Test(ticks, cpu_clock_samples_a_guest_that_computes)
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
 	wait_for_ticks(session, 0, counts.totals.ticks + 20);
 	gp_sampler_close(session);
-	end_in_background(&running);
+	end_signalled(&running);
 	free(data.bytes);
 }
 
@@ -132,7 +95,7 @@ Test(ticks, cpu_clock_is_silent_while_the_guest_is_halted)
 	gp_sampler_close(by_timer);
 	cr_assert_eq(gp_sampler_stop(by_clock, 0), GP_OK);
 	gp_sampler_close(by_clock);
-	end_in_background(&running);
+	end_signalled(&running);
 }
 
 /* With a PMU they tick; without one the error says so and the machine goes on. */
@@ -165,7 +128,7 @@ Test(ticks, hardware_events_tick_or_say_why_not)
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
 	wait_for_ticks(session, 0, 10);
 	gp_sampler_close(session);
-	end_in_background(&running);
+	end_signalled(&running);
 }
 
 /* Times of the samples, partial ones included. */
@@ -213,7 +176,7 @@ static void measure(uint32_t jitter, double *mean_error, double *spread)
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	check_session(session, 1, &data, NULL, NULL);
 	gp_sampler_close(session);
-	end_in_background(&running);
+	end_signalled(&running);
 	times = sample_times(&data);
 	cr_assert_geq(times.count, TICKS);
 	/* The rate that the ticks came with: n - 1 intervals from the first to the last. */
@@ -286,7 +249,7 @@ Test(ticks, a_vcpu_that_the_filter_leaves_out_gives_nothing)
 	cr_assert_geq(seen, 50);
 	fxt_reader_deinit(&reader);
 	gp_sampler_close(session);
-	end_in_background(&running);
+	end_signalled(&running);
 	free(data.bytes);
 }
 

@@ -67,6 +67,29 @@ Test(sampler, config_outside_its_limits_is_refused)
 	refuse(config);
 }
 
+/* The next version's configuration has further fields; zeros there ask for nothing. */
+Test(sampler, a_longer_config_is_taken_when_the_rest_is_zero)
+{
+	struct {
+		gp_sampler_config_t config;
+		uint64_t later[2];
+	} longer = {.config = good};
+	gp_sampler_t *session = NULL;
+
+	longer.config.size = sizeof(longer);
+	cr_assert_eq(gp_sampler_create(&fake.target, 0, &longer.config, &session), GP_OK);
+	gp_sampler_close(session);
+	session = NULL;
+	longer.later[1] = 1;
+	cr_assert_eq(gp_sampler_create(&fake.target, 0, &longer.config, &session),
+		     GP_ERR_INVALID_ARGS);
+	longer.later[1] = 0;
+	longer.config.size = SIZE_MAX;
+	cr_assert_eq(gp_sampler_create(&fake.target, 0, &longer.config, &session),
+		     GP_ERR_INVALID_ARGS);
+	cr_assert_null(session);
+}
+
 Test(sampler, each_vcpu_ticks_and_every_tick_is_accounted_for)
 {
 	struct fake_counts counts = {0};
