@@ -29,7 +29,7 @@ VARIANT := $(strip $(if $(filter-out gcc,$(CC)),$(notdir $(CC))) $(if $(filter 1
 EMPTY :=
 BUILD ?= build$(if $(VARIANT),/$(subst $(EMPTY) $(EMPTY),-,$(VARIANT)))
 
-PACKAGES := libelf libarchive libseccomp
+PACKAGES := libelf libseccomp
 ifeq ($(filter clean help install-packages format demo test,$(MAKECMDGOALS)),)
 PACKAGE_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
 PACKAGE_LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null)
@@ -140,7 +140,7 @@ HEADERS := $(wildcard include/guestprof/*.h)
 MAN_PAGES := $(wildcard docs/man/*.1)
 
 # --static links our archive and the packages' shared libraries: with Requires.private pkg-config would
-# ask for the archives of all that libarchive was built with.
+# ask for the archives of all that those were built with.
 $(BUILD)/guestprof.pc: Makefile FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \

@@ -13,9 +13,9 @@ set -u
 
 packages() {
 	case $1 in
-	build) echo "gcc make pkg-config libc6-dev libelf-dev libarchive-dev libseccomp-dev" ;;
+	build) echo "gcc make pkg-config libc6-dev libelf-dev libseccomp-dev" ;;
 	test) echo "libcriterion-dev acpica-tools e2fsprogs coreutils [clang] [mandoc] [python3] [spin]" ;;
-	lab) echo "qemu-system-x86 busybox-static cpio gzip dpkg apt" ;;
+	lab) echo "qemu-system-x86 busybox-static cpio gzip xz-utils zstd dpkg apt" ;;
 	*) return 1 ;;
 	esac
 }
