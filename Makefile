@@ -29,20 +29,19 @@ VARIANT := $(strip $(if $(filter-out gcc,$(CC)),$(notdir $(CC))) $(if $(filter 1
 EMPTY :=
 BUILD ?= build$(if $(VARIANT),/$(subst $(EMPTY) $(EMPTY),-,$(VARIANT)))
 
-PACKAGES := libelf libarchive libseccomp
-ifeq ($(filter clean help install-packages format demo test,$(MAKECMDGOALS)),)
-PACKAGE_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
-PACKAGE_LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null)
-endif
+PACKAGES := libelf libseccomp
+# Asked once, when the first recipe needs it: by then the packages may have been installed.
+PACKAGE_CFLAGS = $(eval PACKAGE_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null))$(PACKAGE_CFLAGS)
+PACKAGE_LIBS = $(eval PACKAGE_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null))$(PACKAGE_LIBS)
 
 CFLAGS ?= $(if $(filter 1,$(DEBUG)),-Og,-O2) -g
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
 	-Wpointer-arith -Wundef -Wwrite-strings
 # Frame pointers so that guestprof itself can be profiled.
-BASE_CFLAGS := -std=gnu17 $(WARNINGS) -D_GNU_SOURCE -DGUESTPROF_VERSION='"$(VERSION)"' \
+BASE_CFLAGS = -std=gnu17 $(WARNINGS) -D_GNU_SOURCE -DGUESTPROF_VERSION='"$(VERSION)"' \
 	-fPIC -fvisibility=hidden -fno-omit-frame-pointer -fstack-protector-strong \
 	-pthread $(PACKAGE_CFLAGS)
-LIBS := $(PACKAGE_LIBS) -pthread
+LIBS = $(PACKAGE_LIBS) -pthread
 ifeq ($(SAN),address)
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 else ifeq ($(SAN),thread)
@@ -94,8 +93,15 @@ $(BUILD)/lib/lib$(1).a: $(call objects,$(1))
 endef
 $(foreach folder,$(FOLDERS) tests,$(eval $(call folder_rules,$(folder))))
 
-# Changes when the compiler or a flag does; everything is then rebuilt.
+# Changes when the compiler or a flag does; everything is then rebuilt. All that is compiled comes
+# past here, so this is where to tell what building needs and this machine lacks.
 $(BUILD)/flags: FORCE
+	@lacking=; for program in $(firstword $(CC)) $(AR) $(PKG_CONFIG); do \
+		command -v $$program >/dev/null || lacking="$$lacking $$program"; done; \
+	for package in $(PACKAGES); do \
+		$(PKG_CONFIG) --exists $$package 2>/dev/null || lacking="$$lacking $$package"; done; \
+	[ -z "$$lacking" ] || { echo "not installed here, or not found:$$lacking" >&2; \
+		echo "make install-packages installs all that is needed, or prints the line to run" >&2; exit 1; }
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(CC) $(subst ','\'',$(BASE_CFLAGS)) $(CFLAGS) $(SANITIZE) $(LIBS)' >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
@@ -120,14 +126,15 @@ $(BUILD)/guestprof: $(TOOL_OBJECTS) $(foreach folder,$(LIBRARY_FOLDERS),$(BUILD)
 
 include tests/tests.mk
 
-# Set-up on a fresh machine. Recursive, because what pkg-config says is read before this runs.
+# Set-up on a fresh machine, by groups of packages. Exit code 3: not a Debian system, go on.
+packages = @setup/packages.sh $(1) || [ $$? = 3 ]
 .PHONY: install-packages
 install-packages:
-	@setup/packages.sh build test lab
+	@setup/packages.sh build test lab lint fuzz
 
 .PHONY: demo
 demo:
-	@setup/packages.sh build lab
+	$(call packages,build lab)
 	@$(MAKE) --no-print-directory $(BUILD)/guestprof
 	@demo/run.sh $(BUILD)/guestprof
 
@@ -140,7 +147,7 @@ HEADERS := $(wildcard include/guestprof/*.h)
 MAN_PAGES := $(wildcard docs/man/*.1)
 
 # --static links our archive and the packages' shared libraries: with Requires.private pkg-config would
-# ask for the archives of all that libarchive was built with.
+# ask for the archives of all that those were built with.
 $(BUILD)/guestprof.pc: Makefile FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
@@ -174,10 +181,12 @@ SHELL_FILES := $(wildcard setup/*.sh demo/*.sh tests/*.sh tests/*/*.sh tests/*/*
 
 .PHONY: format
 format:
+	$(call packages,lint)
 	@clang-format -i $(C_FILES)
 
 .PHONY: lint
 lint:
+	$(call packages,lint)
 	@clang-format --dry-run -Werror $(C_FILES)
 	@shellcheck -x -S warning $(SHELL_FILES)
 	@mandoc -Tlint -Wwarning $(MAN_PAGES)

@@ -21,10 +21,13 @@ WRAPPED_faults := calloc mmap mlock timer_create timer_settime sigaction syscall
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) $(WRAPPED_$*:%=-Wl,--wrap=%) -o $@ $^ -lcriterion -lm $(LIBS)
+	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) $(WRAPPED_$*:%=-Wl,--wrap=%) -o $@ \
+		$(filter %.o,$^) $(filter %.a,$^) -lcriterion -lm $(LIBS)
 
 # Command lines are parsed in tools/, which is in no library.
 $(BUILD)/tests/unit/record_options: $(BUILD)/obj/tools/record_options.o
+$(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\
+	lab_cpio lab_init lab_initramfs lab_parts subprocess)
 
 $(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
@@ -89,20 +92,28 @@ RUN := tests/run --guestprof $(BUILD)/guestprof
 
 .PHONY: test test-unit test-kvm test-lab
 test:
-	@setup/packages.sh build test lab
+	$(call packages,build test lab)
 	@$(MAKE) --no-print-directory all unit-tests kvm-tests lab-programs sanitized-tests kernels
 	@$(RUN) --unit $(UNIT_TESTS) $(UNIT_SCRIPTS) $(SANITIZED_TESTS) \
 		--kvm $(KVM_TESTS) $(KVM_SCRIPTS) --lab $(LAB_SCRIPTS)
-test-unit: unit-tests sanitized-tests
+test-unit:
+	$(call packages,build test)
+	@$(MAKE) --no-print-directory all unit-tests sanitized-tests
 	@$(RUN) --unit $(UNIT_TESTS) $(UNIT_SCRIPTS) $(SANITIZED_TESTS)
-test-kvm: all kvm-tests
+test-kvm:
+	$(call packages,build test lab)
+	@$(MAKE) --no-print-directory all kvm-tests
 	@$(RUN) --kvm $(KVM_TESTS) $(KVM_SCRIPTS)
-test-lab: all lab-programs kernels
+test-lab:
+	$(call packages,build test lab)
+	@$(MAKE) --no-print-directory all lab-programs kernels
 	@$(RUN) --lab $(LAB_SCRIPTS)
 
 # Measurements print ratios; they fail nothing.
 .PHONY: bench
-bench: all benches kernels
+bench:
+	$(call packages,build lab)
+	@$(MAKE) --no-print-directory all benches kernels
 	@for bench in $(BENCHES); do echo "== $${bench##*/}"; $$bench || exit 1; done
 	@for bench in $(wildcard tests/bench/*.sh); do echo "== $${bench##*/}"; \
 		GUESTPROF=$(BUILD)/guestprof sh $$bench || exit 1; done
@@ -118,6 +129,7 @@ $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/libguestprof.a
 .PHONY: fuzz fuzzers run-fuzzers
 fuzzers: $(FUZZERS)
 fuzz:
+	$(call packages,build fuzz)
 	@$(MAKE) --no-print-directory CC=clang SAN=fuzz BUILD=build/fuzz run-fuzzers
 run-fuzzers: fuzzers
 	@for fuzzer in $(FUZZERS); do \

@@ -7,6 +7,7 @@
  *	lab.c		the command line
  *	lab_parts.c	a kernel package, fetched and unpacked into the cache
  *	lab_initramfs.c	the initramfs that L1 boots from, and its script (lab_init.c)
+ *	lab_cpio.c	the archive format of an initramfs
  *	lab_machine.c	the QEMU process and the descriptors that lead into it
  *	lab_run.c	the life of one run: relays streams and signals, yields the exit code
  *	lab_inside.c	the other end: process 1 of L1, which runs the command

@@ -1,18 +1,18 @@
 /* The initramfs that L1 boots from: busybox, a few modules of its kernel and /init. */
 #include "lab.h"
+#include "lab_cpio.h"
+#include "subprocess.h"
 
 #include "base/cleanup.h"
 #include "base/container.h"
 
-#include <archive.h>
-#include <archive_entry.h>
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* What L1 needs; what these depend on comes by itself. A name that the kernel has built in
@@ -22,7 +22,7 @@ static const char *const wanted_modules[] = {
 };
 
 #define MODULES_MAX 64
-#define MODULE_BYTES_MAX (32u << 20)
+#define FILE_BYTES_MAX (32u << 20)
 
 struct module {
 	char name[64]; /* as in its file's name, without .ko */
@@ -74,32 +74,55 @@ static bool find_module(const char *directory, const char *name, char path[stati
 	return found;
 }
 
-/* Reads a file, decompressed when it is (Debian 13 ships .ko.xz). */
-static gp_status_t read_module(const char *path, char **bytes, size_t *size, struct error *error)
-{
-	struct archive *archive = archive_read_new();
-	struct archive_entry *entry;
-	AUTO_FREE char *read = malloc(MODULE_BYTES_MAX);
-	ssize_t got = -1;
+/* How module files may be packed (the kernel's CONFIG_MODULE_COMPRESS): Debian 13 has .ko.xz. */
+static const struct packer {
+	const char *suffix, *program, *package;
+} packers[] = {
+	{".gz", "gzip", "gzip"},
+	{".xz", "xz", "xz-utils"},
+	{".zst", "zstd", "zstd"},
+};
 
-	if (!archive || !read) {
-		archive_read_free(archive);
+static const struct packer *find_packer(const char *path)
+{
+	const char *suffix = strrchr(path, '.');
+
+	for (size_t i = 0; suffix && i < ARRAY_SIZE(packers); i++) {
+		if (!strcmp(suffix, packers[i].suffix))
+			return &packers[i];
+	}
+	return NULL;
+}
+
+/* Reads a file; unpacks it when its name says that it is packed. */
+static gp_status_t read_file(const char *path, char **bytes, size_t *size, struct error *error)
+{
+	const struct packer *packer = find_packer(path);
+	AUTO_FREE char *read = malloc(FILE_BYTES_MAX);
+	char program[PATH_MAX];
+	size_t got;
+
+	if (!read)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory to read %s", path);
+	if (packer) {
+		const char *const unpack[] = {program, "-dc", path, NULL};
+
+		if (lab_find_program(packer->program, packer->package, program, error) != GP_OK)
+			return error_prefix(error, "cannot read %s", path);
+		if (subprocess_read(unpack, read, FILE_BYTES_MAX, &got, error) != GP_OK)
+			return error_prefix(error, "cannot read %s", path);
+	} else {
+		AUTO_FCLOSE FILE *file = fopen(path, "re");
+
+		if (!file)
+			return error_set_errno(error, errno, "cannot read %s", path);
+		got = fread(read, 1, FILE_BYTES_MAX, file);
+		if (ferror(file))
+			return error_set_errno(error, errno, "cannot read %s", path);
 	}
-	archive_read_support_filter_all(archive);
-	archive_read_support_format_raw(archive);
-	if (archive_read_open_filename(archive, path, 65536) == ARCHIVE_OK &&
-	    archive_read_next_header(archive, &entry) == ARCHIVE_OK)
-		got = archive_read_data(archive, read, MODULE_BYTES_MAX);
-	if (got <= 0 || got == MODULE_BYTES_MAX) {
-		error_set(error, GP_ERR_IO, "cannot read %s: %s", path,
-			  archive_error_string(archive) ? archive_error_string(archive)
-							: "its size is wrong");
-		archive_read_free(archive);
-		return GP_ERR_IO;
-	}
-	archive_read_free(archive);
-	*size = (size_t)got;
+	if (!got || got == FILE_BYTES_MAX)
+		return error_set(error, GP_ERR_IO, "cannot read %s: its size is wrong", path);
+	*size = got;
 	*bytes = take_pointer(&read);
 	return GP_OK;
 }
@@ -134,7 +157,7 @@ static gp_status_t add_module(struct modules *modules, const char *directory, co
 		return error_set(error, GP_ERR_INTERNAL, "the module %s depends on itself", name);
 	if (!find_module(directory, name, path))
 		return GP_OK;
-	if (read_module(path, &module.bytes, &module.size, error) != GP_OK)
+	if (read_file(path, &module.bytes, &module.size, error) != GP_OK)
 		return error->status;
 	snprintf(module.name, sizeof(module.name), "%s", name);
 	for (const char *at = module_depends(&module); *at && status == GP_OK;) {
@@ -157,67 +180,32 @@ static gp_status_t add_module(struct modules *modules, const char *directory, co
 	return GP_OK;
 }
 
-static gp_status_t put(struct archive *archive, const char *name, mode_t mode, const void *bytes,
-		       size_t size, struct error *error)
-{
-	struct archive_entry *entry = archive_entry_new();
-	bool ok;
-
-	if (!entry)
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the initramfs");
-	archive_entry_set_pathname(entry, name);
-	archive_entry_set_mode(entry, mode);
-	archive_entry_set_nlink(entry, 1);
-	if (S_ISCHR(mode)) { /* only /dev/console */
-		archive_entry_set_rdevmajor(entry, 5);
-		archive_entry_set_rdevminor(entry, 1);
-	}
-	archive_entry_set_size(entry, (int64_t)size);
-	ok = archive_write_header(archive, entry) == ARCHIVE_OK &&
-	     (!size || archive_write_data(archive, bytes, size) == (ssize_t)size);
-	archive_entry_free(entry);
-	if (!ok)
-		return error_set(error, GP_ERR_IO, "cannot write the initramfs: %s",
-				 archive_error_string(archive));
-	return GP_OK;
-}
-
-static gp_status_t write_archive(const char *path, const struct modules *modules,
-				 const char *busybox, size_t busybox_size, struct error *error)
+/* Not compressed: in the lab, where every instruction is emulated, to unpack takes longer. */
+static gp_status_t write_archive(FILE *to, const struct modules *modules, const char *busybox,
+				 size_t busybox_size, struct error *error)
 {
 	static const char *const directories[] = {"bin",  "dev",  "host", "modules",
 						  "proc", "root", "rw",   "sys"};
-	struct archive *archive = archive_write_new();
 	gp_status_t status = GP_OK;
 	char name[128];
 
-	if (!archive)
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the initramfs");
-	archive_write_set_format_cpio_newc(archive);
-	archive_write_add_filter_gzip(archive);
-	archive_write_set_filter_option(archive, "gzip", "compression-level", "1");
-	if (archive_write_open_filename(archive, path) != ARCHIVE_OK)
-		status = error_set(error, GP_ERR_IO, "cannot write %s: %s", path,
-				   archive_error_string(archive));
 	for (unsigned i = 0; i < ARRAY_SIZE(directories) && status == GP_OK; i++)
-		status = put(archive, directories[i], S_IFDIR | 0755, NULL, 0, error);
+		status = lab_cpio_put(to, directories[i], S_IFDIR | 0755, 0, NULL, 0, error);
 	if (status == GP_OK)
-		status = put(archive, "dev/console", S_IFCHR | 0600, NULL, 0, error);
+		status = lab_cpio_put(to, "dev/console", S_IFCHR | 0600, makedev(5, 1), NULL, 0,
+				      error);
 	if (status == GP_OK)
-		status = put(archive, "init", S_IFREG | 0755, lab_init_script,
-			     strlen(lab_init_script), error);
+		status = lab_cpio_put(to, "init", S_IFREG | 0755, 0, lab_init_script,
+				      strlen(lab_init_script), error);
 	if (status == GP_OK)
-		status = put(archive, "bin/busybox", S_IFREG | 0755, busybox, busybox_size, error);
+		status = lab_cpio_put(to, "bin/busybox", S_IFREG | 0755, 0, busybox, busybox_size,
+				      error);
 	for (unsigned i = 0; i < modules->count && status == GP_OK; i++) {
 		snprintf(name, sizeof(name), "modules/%02u-%s.ko", i, modules->list[i].name);
-		status = put(archive, name, S_IFREG | 0644, modules->list[i].bytes,
-			     modules->list[i].size, error);
+		status = lab_cpio_put(to, name, S_IFREG | 0644, 0, modules->list[i].bytes,
+				      modules->list[i].size, error);
 	}
-	if (archive_write_close(archive) != ARCHIVE_OK && status == GP_OK)
-		status = error_set(error, GP_ERR_IO, "cannot write %s: %s", path,
-				   archive_error_string(archive));
-	archive_write_free(archive);
-	return status;
+	return status == GP_OK ? lab_cpio_end(to, error) : status;
 }
 
 /* FNV-1a, 64 bits: tells one content from another, no more than that. */
@@ -243,7 +231,7 @@ gp_status_t lab_initramfs_find(const struct lab_kernel *kernel, char path[static
 
 	if (lab_find_busybox(busybox_path, error) != GP_OK ||
 	    lab_cache_path("lab", directory, error) != GP_OK ||
-	    read_module(busybox_path, &busybox, &busybox_size, error) != GP_OK)
+	    read_file(busybox_path, &busybox, &busybox_size, error) != GP_OK)
 		return error->status;
 	if (stat(kernel->image, &image) < 0)
 		return error_set_errno(error, errno, "cannot find %s", kernel->image);
@@ -256,7 +244,7 @@ gp_status_t lab_initramfs_find(const struct lab_kernel *kernel, char path[static
 	hash = hash_add(hash, &image.st_mtim, sizeof(image.st_mtim));
 	for (unsigned i = 0; i < ARRAY_SIZE(wanted_modules); i++)
 		hash = hash_add(hash, wanted_modules[i], strlen(wanted_modules[i]) + 1);
-	if (snprintf(path, PATH_MAX, "%s/%s-%016llx.cpio.gz", directory, kernel->release,
+	if (snprintf(path, PATH_MAX, "%s/%s-%016llx.cpio", directory, kernel->release,
 		     (unsigned long long)hash) >= PATH_MAX)
 		return error_set(error, GP_ERR_INVALID_ARGS, "the path %s is too long", directory);
 	if (access(path, R_OK) == 0)
@@ -267,14 +255,17 @@ gp_status_t lab_initramfs_find(const struct lab_kernel *kernel, char path[static
 	snprintf(made, sizeof(made), "%s.XXXXXX", path);
 	if (status == GP_OK) {
 		AUTO_CLOSE int fd = mkostemp(made, O_CLOEXEC);
+		AUTO_FCLOSE FILE *to = fd < 0 ? NULL : fdopen(fd, "w");
 
-		if (fd < 0)
+		if (to)
+			take_fd(&fd);
+		if (!to)
 			status = error_set_errno(error, errno, "cannot write in %s", directory);
 		else
-			status = write_archive(made, &modules, busybox, busybox_size, error);
+			status = write_archive(to, &modules, busybox, busybox_size, error);
 		if (status == GP_OK && rename(made, path) < 0)
 			status = error_set_errno(error, errno, "cannot make %s", path);
-		if (fd >= 0 && status != GP_OK)
+		if (status != GP_OK)
 			unlink(made);
 	}
 	modules_deinit(&modules);

@@ -29,9 +29,8 @@ static _Noreturn void become(const char *const *argv, const char *directory, int
 	_exit(127);
 }
 
-/* Appends what the pipe has to a text of size `size` bytes; what does not fit is dropped.
- * False at its end. */
-static bool drain(int fd, char *text, size_t size, size_t *used)
+/* Appends what the pipe has; what does not fit into `size` bytes is dropped. False at its end. */
+static bool drain(int fd, char *bytes, size_t size, size_t *used)
 {
 	char piece[4096];
 	ssize_t got = read(fd, piece, sizeof(piece));
@@ -40,11 +39,11 @@ static bool drain(int fd, char *text, size_t size, size_t *used)
 		return errno == EINTR || errno == EAGAIN;
 	if (got == 0)
 		return false;
-	size_t room = size ? size - 1 - *used : 0;
+	size_t room = size - *used;
 	size_t fits = (size_t)got < room ? (size_t)got : room;
 
 	if (fits) {
-		memcpy(text + *used, piece, fits);
+		memcpy(bytes + *used, piece, fits);
 		*used += fits;
 	}
 	return true;
@@ -61,12 +60,13 @@ static const char *last_line(char *text)
 	return line ? line + 1 : text;
 }
 
-gp_status_t subprocess_run(const char *const *argv, const char *directory, char *output,
-			   size_t size, struct error *error)
+/* Puts at most `size` bytes at `output` and says in *output_used how many. */
+static gp_status_t run(const char *const *argv, const char *directory, char *output, size_t size,
+		       size_t *output_used, struct error *error)
 {
 	int out[2] = {-1, -1}, err[2] = {-1, -1};
 	char errors[2048] = "";
-	size_t output_used = 0, errors_used = 0;
+	size_t errors_used = 0;
 	pid_t child;
 	int status;
 
@@ -93,13 +93,11 @@ gp_status_t subprocess_run(const char *const *argv, const char *directory, char 
 	while (pipes[0].fd >= 0 || pipes[1].fd >= 0) {
 		if (poll(pipes, 2, -1) < 0 && errno != EINTR)
 			break;
-		if (pipes[0].revents && !drain(out_read, output, output ? size : 0, &output_used))
+		if (pipes[0].revents && !drain(out_read, output, size, output_used))
 			pipes[0].fd = -1;
-		if (pipes[1].revents && !drain(err_read, errors, sizeof(errors), &errors_used))
+		if (pipes[1].revents && !drain(err_read, errors, sizeof(errors) - 1, &errors_used))
 			pipes[1].fd = -1;
 	}
-	if (output && size)
-		output[output_used] = 0;
 	errors[errors_used] = 0;
 	while (waitpid(child, &status, 0) < 0) {
 		if (errno != EINTR)
@@ -109,4 +107,26 @@ gp_status_t subprocess_run(const char *const *argv, const char *directory, char 
 		return GP_OK;
 	return error_set(error, GP_ERR_IO, "%s failed: %s", argv[0],
 			 errors_used ? last_line(errors) : "it said nothing");
+}
+
+gp_status_t subprocess_run(const char *const *argv, const char *directory, char *output,
+			   size_t size, struct error *error)
+{
+	size_t used = 0, room = output && size ? size - 1 : 0;
+	gp_status_t status = run(argv, directory, output, room, &used, error);
+
+	if (output && size)
+		output[used] = 0;
+	return status;
+}
+
+gp_status_t subprocess_read(const char *const *argv, void *output, size_t size, size_t *length,
+			    struct error *error)
+{
+	size_t used = 0;
+	gp_status_t status = run(argv, NULL, output, size, &used, error);
+
+	if (status == GP_OK)
+		*length = used;
+	return status;
 }

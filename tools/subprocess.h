@@ -1,4 +1,4 @@
-/* Programs that a subcommand needs as helpers: dpkg-deb, apt-get, cp. */
+/* Programs that a subcommand needs as helpers: dpkg-deb, apt-get, cp, xz. */
 #ifndef TOOLS_SUBPROCESS_H
 #define TOOLS_SUBPROCESS_H
 
@@ -12,5 +12,10 @@
  * printed on stderr. */
 gp_status_t subprocess_run(const char *const *argv, const char *directory, char *output,
 			   size_t size, struct error *error);
+
+/* The same, for bytes instead of a text: at most `size` of them, *length tells how many. What
+ * does not fit is dropped. */
+gp_status_t subprocess_read(const char *const *argv, void *output, size_t size, size_t *length,
+			    struct error *error);
 
 #endif
