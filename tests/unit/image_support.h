@@ -71,6 +71,15 @@ static inline bool prepared_image_read(const struct prepared_image *self, uint64
 				  size) == TRANSLATE_OK;
 }
 
+/* A file of truth; NULL when this image has none. */
+static inline FILE *image_fopen(const char *image, const char *file)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), IMAGE_DIRECTORY "/%.63s/%.63s", image, file);
+	return fopen(path, "re");
+}
+
 /* CPU time of this process. */
 static inline double seconds_used(void)
 {

@@ -41,12 +41,10 @@ static struct truth *read_truth(const char *image, size_t *count)
 {
 	const size_t room = 4096;
 	struct truth *truth;
-	char path[256];
 	char line[512];
 	FILE *file;
 
-	snprintf(path, sizeof(path), IMAGE_DIRECTORY "/%s/tasks", image);
-	file = fopen(path, "re");
+	file = image_fopen(image, "tasks");
 	*count = 0;
 	if (!file)
 		return NULL;
