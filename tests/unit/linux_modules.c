@@ -1,6 +1,7 @@
 /* The modules of a guest and their symbols, as the guest itself says they are. */
 #include "base/cleanup.h"
 #include "guest-introspection/linux_modules.h"
+#include "tests/kernel_memory.h"
 #include "tests/unit/image_support.h"
 
 #include <criterion/criterion.h>
@@ -216,4 +217,278 @@ Test(linux_modules, the_last_symbol_ends_with_its_module)
 		linux_modules_deinit(&modules);
 		prepared_image_deinit(&image);
 	}
+}
+
+/* Two modules, "mod_a" and "mod_b", the first the newer one, with a page each. */
+enum {
+	FIRST_MODULE = 0x100,
+	SECOND_MODULE = 0x300,
+	FIRST_PAGE = 0x1000,
+	SECOND_PAGE = 0x2000,
+	PAGE_KALLSYMS = 0x800,
+	PAGE_SYMBOLS = 0x840,
+	PAGE_NAMES = 0xa00,
+	PAGE_TYPES = 0xa80,
+	SYMBOLS = 4,
+};
+
+static uint64_t linear(uint64_t offset)
+{
+	return KERNEL_DIRECT + KERNEL_DATA + offset;
+}
+
+static void put(struct kernel_memory *kernel, uint64_t offset, uint64_t value, unsigned size)
+{
+	buffer_put(&kernel->memory, KERNEL_DATA + offset, value, size);
+}
+
+static void put_symbol(struct kernel_memory *kernel, uint64_t page, unsigned index, uint32_t name,
+		       uint64_t value, uint8_t binding, char type)
+{
+	Elf64_Sym symbol = {
+		.st_name = name, .st_info = ELF64_ST_INFO(binding, STT_FUNC), .st_value = value};
+
+	memcpy(kernel->bytes + KERNEL_DATA + page + PAGE_SYMBOLS + index * sizeof(symbol), &symbol,
+	       sizeof(symbol));
+	kernel->bytes[KERNEL_DATA + page + PAGE_TYPES + index] = (uint8_t)type;
+}
+
+static void put_module(struct kernel_memory *kernel, bool types, uint64_t module, uint64_t page,
+		       char letter)
+{
+	static const char names[] = "\0alpha\0beta\0gamma";
+	char name[] = "mod_x";
+
+	name[4] = letter;
+	memcpy(kernel->bytes + KERNEL_DATA + module + MODULE_NAME, name, sizeof(name));
+	put(kernel, module + MODULE_KALLSYMS, linear(page + PAGE_KALLSYMS), 8);
+	put(kernel, module + MODULE_ORC_COUNT, 2, 4);
+	put(kernel, module + MODULE_ORC_IPS, linear(page + 0x900), 8);
+	put(kernel, module + MODULE_ORC_ENTRIES, linear(page + 0x910), 8);
+	put(kernel, module + MODULE_MEMORY, linear(page), 8);
+	if (types) {
+		put(kernel, module + MODULE_MEMORY + 8, 0x400, 4);
+		put(kernel, module + MODULE_MEMORY + 16, linear(page + 0x800), 8);
+		put(kernel, module + MODULE_MEMORY + 24, 0x800, 4);
+	} else {
+		put(kernel, module + MODULE_MEMORY + 8, 0x1000, 4);
+		put(kernel, module + MODULE_MEMORY + 12, 0x400, 4);
+	}
+	put(kernel, page + PAGE_KALLSYMS, linear(page + PAGE_SYMBOLS), 8);
+	put(kernel, page + PAGE_KALLSYMS + 8, SYMBOLS, 4);
+	put(kernel, page + PAGE_KALLSYMS + 16, linear(page + PAGE_NAMES), 8);
+	put(kernel, page + PAGE_KALLSYMS + 24, linear(page + PAGE_TYPES), 8);
+	memcpy(kernel->bytes + KERNEL_DATA + page + PAGE_NAMES, names, sizeof(names));
+	put_symbol(kernel, page, 0, 0, 0, STB_LOCAL, 'U');
+	put_symbol(kernel, page, 1, 1, linear(page), STB_LOCAL, 't');
+	put_symbol(kernel, page, 2, 7, linear(page + 0x40), STB_GLOBAL, 't');
+	put_symbol(kernel, page, 3, 12, linear(page + 0x800), STB_LOCAL, 'd');
+}
+
+static void link_modules(struct kernel_memory *kernel, unsigned count)
+{
+	const uint64_t nodes[] = {0, FIRST_MODULE + MODULE_LIST, SECOND_MODULE + MODULE_LIST};
+
+	for (unsigned i = 0; i <= count; i++) {
+		unsigned next = i == count ? 0 : i + 1;
+
+		put(kernel, nodes[i], linear(nodes[next]), 8);
+		put(kernel, nodes[next] + 8, linear(nodes[i]), 8);
+	}
+}
+
+static struct kernel_memory *make_kernel(bool types)
+{
+	static struct kernel_memory kernel;
+
+	kernel_memory_init(&kernel);
+	put_module(&kernel, types, FIRST_MODULE, FIRST_PAGE, 'a');
+	put_module(&kernel, types, SECOND_MODULE, SECOND_PAGE, 'b');
+	link_modules(&kernel, 2);
+	return &kernel;
+}
+
+static gp_status_t read_modules(struct kernel_memory *kernel, bool types, struct linux_modules *out)
+{
+	struct linux_module_layout layout = kernel_memory_module_layout(types);
+	struct error error;
+
+	return linux_modules_read(&layout, &kernel->memory.memory, out, &error);
+}
+
+Test(linux_modules, both_layouts_are_read)
+{
+	for (unsigned types = 0; types < 2; types++) {
+		struct kernel_memory *kernel = make_kernel(types);
+		struct linux_modules modules;
+		struct symbol symbol;
+
+		cr_assert_eq(read_modules(kernel, types, &modules), GP_OK);
+		cr_assert_eq(modules.count, 2);
+		cr_assert_str_eq(modules.modules[0].name, "mod_a");
+		cr_assert_str_eq(modules.modules[1].name, "mod_b");
+		for (unsigned i = 0; i < 2; i++) {
+			const struct linux_module *module = &modules.modules[i];
+			uint64_t page = i ? SECOND_PAGE : FIRST_PAGE;
+
+			cr_assert_eq(module->address, linear(i ? SECOND_MODULE : FIRST_MODULE));
+			cr_assert_eq(module->text.start, linear(page));
+			cr_assert_eq(module->text.size, 0x400);
+			cr_assert_eq(module->init_text.size, 0);
+			cr_assert_eq(module->range_count, types ? 2 : 1);
+			cr_assert_eq(module->symbol_count, 3);
+			cr_assert_eq(module->orc_count, 2);
+			cr_assert_eq(module->orc_ips, linear(page + 0x900));
+			cr_assert_eq(module->orc_entries, linear(page + 0x910));
+			cr_assert_eq(linux_modules_find(&modules, linear(page + 0xfff)), module);
+		}
+		cr_assert_null(linux_modules_find(&modules, linear(0xfff)));
+		cr_assert_null(linux_modules_find(&modules, linear(0x3000)));
+		cr_assert_eq(modules.symbols.count, 6);
+		cr_assert(symbol_table_find(&modules.symbols, linear(FIRST_PAGE + 0x3f), &symbol));
+		cr_assert_str_eq(symbol.name, "alpha [mod_a]");
+		cr_assert_eq(symbol.kind, 't');
+		cr_assert(symbol_table_find(&modules.symbols, linear(SECOND_PAGE + 0x40), &symbol));
+		cr_assert_str_eq(symbol.name, "beta [mod_b]");
+		cr_assert_eq(symbol.kind, 'T');
+		/* The last in a piece of memory ends with it. */
+		cr_assert_eq(symbol.size, types ? 0x400 - 0x40 : 0x800 - 0x40);
+		cr_assert(symbol_table_find_name(&modules.symbols, "gamma [mod_a]", &symbol));
+		cr_assert_eq(symbol.size, 0x800);
+		linux_modules_deinit(&modules);
+	}
+}
+
+Test(linux_modules, no_modules_are_none)
+{
+	struct kernel_memory *kernel = make_kernel(true);
+	struct linux_modules modules;
+
+	link_modules(kernel, 0);
+	cr_assert_eq(read_modules(kernel, true, &modules), GP_OK);
+	cr_assert_eq(modules.count, 0);
+	cr_assert_eq(modules.symbols.count, 0);
+	linux_modules_deinit(&modules);
+}
+
+Test(linux_modules, what_is_loaded_is_seen)
+{
+	struct kernel_memory *kernel = make_kernel(true);
+	struct linux_module_layout layout = kernel_memory_module_layout(true);
+	const struct guest_memory *memory = &kernel->memory.memory;
+	struct linux_modules modules;
+
+	link_modules(kernel, 1);
+	put(kernel, FIRST_MODULE + MODULE_STATE, 1, 4);
+	cr_assert_eq(read_modules(kernel, true, &modules), GP_OK);
+	cr_assert_eq(modules.count, 1);
+	cr_assert_not(linux_modules_changed(&layout, memory, &modules.stamp));
+	put(kernel, FIRST_MODULE + MODULE_STATE, 0, 4); /* initialised */
+	cr_assert(linux_modules_changed(&layout, memory, &modules.stamp));
+	linux_modules_deinit(&modules);
+	cr_assert_eq(read_modules(kernel, true, &modules), GP_OK);
+	link_modules(kernel, 2);
+	cr_assert(linux_modules_changed(&layout, memory, &modules.stamp));
+	link_modules(kernel, 1);
+	cr_assert_not(linux_modules_changed(&layout, memory, &modules.stamp));
+	kernel->bytes[KERNEL_DATA + FIRST_MODULE + MODULE_NAME] = 'x'; /* another in its place */
+	cr_assert(linux_modules_changed(&layout, memory, &modules.stamp));
+	linux_modules_deinit(&modules);
+}
+
+Test(linux_modules, an_unformed_module_is_passed_over)
+{
+	struct kernel_memory *kernel = make_kernel(false);
+	struct linux_modules modules;
+
+	put(kernel, FIRST_MODULE + MODULE_STATE, 3, 4);
+	put(kernel, FIRST_MODULE + MODULE_MEMORY, 0, 8);
+	cr_assert_eq(read_modules(kernel, false, &modules), GP_OK);
+	cr_assert_eq(modules.count, 1);
+	cr_assert_str_eq(modules.modules[0].name, "mod_b");
+	linux_modules_deinit(&modules);
+}
+
+/* Each of these damages the first module; the list is told as damaged, the second keeps its names
+ * where the list still leads to it. */
+Test(linux_modules, damage_costs_names_only)
+{
+	static const struct {
+		uint64_t at;
+		uint64_t value;
+		unsigned size;
+		size_t modules;
+		size_t symbols;
+	} damages[] = {
+		{FIRST_MODULE + MODULE_KALLSYMS, 0, 8, 2, 3},
+		{FIRST_MODULE + MODULE_KALLSYMS, 0x1000, 8, 2, 3},
+		{FIRST_PAGE + PAGE_KALLSYMS, 0, 8, 2, 3},
+		{FIRST_PAGE + PAGE_KALLSYMS, KERNEL_DIRECT, 8, 2, 3},
+		{FIRST_PAGE + PAGE_KALLSYMS + 8, 0xffffffff, 4, 2, 3},
+		{FIRST_PAGE + PAGE_KALLSYMS + 8, 200, 4, 2, 3},
+		{FIRST_PAGE + PAGE_KALLSYMS + 16, KERNEL_DIRECT, 8, 2, 3},
+		{FIRST_PAGE + PAGE_KALLSYMS + 24, UINT64_MAX, 8, 2, 3},
+		/* Another's memory is not this module's. */
+		{FIRST_PAGE + PAGE_KALLSYMS, KERNEL_DIRECT + KERNEL_DATA + SECOND_PAGE, 8, 2, 3},
+		{FIRST_MODULE + MODULE_NAME, 0, 8, 0, 0},
+		{FIRST_MODULE + MODULE_NAME, '\n', 1, 0, 0},
+		{FIRST_MODULE + MODULE_LIST, 0x1000, 8, 1, 3},
+		{FIRST_MODULE + MODULE_LIST, UINT64_MAX, 8, 1, 3},
+		{0, 0, 8, 0, 0},
+	};
+
+	for (unsigned i = 0; i < sizeof(damages) / sizeof(damages[0]); i++) {
+		struct kernel_memory *kernel = make_kernel(true);
+		struct linux_modules modules;
+
+		put(kernel, damages[i].at, damages[i].value, damages[i].size);
+		cr_assert_eq(read_modules(kernel, true, &modules), GP_ERR_IO_DATA_INTEGRITY, "%u",
+			     i);
+		cr_assert_eq(modules.count, damages[i].modules, "%u: %zu", i, modules.count);
+		cr_assert_eq(modules.symbols.count, damages[i].symbols, "%u: %zu", i,
+			     modules.symbols.count);
+		linux_modules_deinit(&modules);
+	}
+}
+
+Test(linux_modules, tables_outside_are_not_handed_out)
+{
+	struct kernel_memory *kernel = make_kernel(false);
+	struct linux_modules modules;
+
+	put(kernel, FIRST_MODULE + MODULE_ORC_IPS, linear(FIRST_PAGE + 0xffc), 8);
+	put(kernel, SECOND_MODULE + MODULE_ORC_COUNT, 0x40000000, 4);
+	put(kernel, FIRST_MODULE + MODULE_MEMORY + 12, 0x1001, 4);
+	cr_assert_eq(read_modules(kernel, false, &modules), GP_OK);
+	cr_assert_eq(modules.modules[0].orc_count, 0);
+	cr_assert_eq(modules.modules[1].orc_count, 0);
+	cr_assert_eq(modules.modules[0].text.size, 0);
+	cr_assert_eq(modules.modules[1].text.size, 0x400);
+	linux_modules_deinit(&modules);
+}
+
+Test(linux_modules, circles_end)
+{
+	struct kernel_memory *kernel = make_kernel(true);
+	struct linux_modules modules;
+	double before = seconds_used();
+
+	put(kernel, SECOND_MODULE + MODULE_LIST, linear(FIRST_MODULE + MODULE_LIST), 8);
+	cr_assert_eq(read_modules(kernel, true, &modules), GP_ERR_IO_DATA_INTEGRITY);
+	cr_assert_eq(modules.count, LINUX_MODULE_LIMIT);
+	linux_modules_deinit(&modules);
+	cr_assert_lt(seconds_used() - before, 5.0);
+}
+
+Test(linux_modules, names_of_the_guest_s_making_are_made_printable)
+{
+	struct kernel_memory *kernel = make_kernel(true);
+	struct linux_modules modules;
+	struct symbol symbol;
+
+	memcpy(kernel->bytes + KERNEL_DATA + FIRST_PAGE + PAGE_NAMES + 1, "a\n \x1b[", 5);
+	cr_assert_eq(read_modules(kernel, true, &modules), GP_OK);
+	cr_assert(symbol_table_find(&modules.symbols, linear(FIRST_PAGE), &symbol));
+	cr_assert_str_eq(symbol.name, "a???[ [mod_a]");
+	linux_modules_deinit(&modules);
 }
