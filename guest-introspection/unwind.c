@@ -404,7 +404,7 @@ static bool evaluate_interruption(struct unwind_context *context, const struct u
 		context->gpr[__builtin_ctz(left)] = words->gpr[__builtin_ctz(left)];
 	context->known = (context->known & rule->kept) | rule->saved;
 	context->pc = words->return_address;
-	context->exact = true;
+	context->exact = rule->exact;
 	return true;
 }
 

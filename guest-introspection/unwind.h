@@ -85,8 +85,8 @@ struct unwind_context {
 enum unwind_kind {
 	/* A call: its return address is in memory. */
 	UNWIND_CALL,
-	/* An interruption: CS follows the return address in memory, which is exact, and RSP
-	 * is among the saved registers. The interrupted code may be user code. */
+	/* An interruption: CS follows the return address in memory, and RSP is among the saved
+	 * registers. The interrupted code may be user code. */
 	UNWIND_INTERRUPTION,
 	/* The source knows where user code goes on: `user` of the rule. */
 	UNWIND_USER,
@@ -98,6 +98,7 @@ struct unwind_rule {
 	enum unwind_kind kind;
 	uint8_t base;     /* enum guest_register, or UNWIND_BASE_ADDRESS */
 	bool dereference; /* CFA = the word at base + offset, + offset_after */
+	bool exact;       /* interruptions: the return address is the next instruction itself */
 	int32_t offset;
 	int32_t offset_after;
 	int32_t return_address; /* stored at CFA + this */

@@ -124,10 +124,10 @@ static inline bool image_open(struct image *image, const char *name)
 	int fd;
 
 	memset(image, 0, sizeof(*image));
-	snprintf(path, sizeof(path), IMAGE_DIRECTORY "/%s/registers", name);
+	snprintf(path, sizeof(path), IMAGE_DIRECTORY "/%.99s/registers", name);
 	if (!image_read_registers(image, path))
 		return false;
-	snprintf(path, sizeof(path), IMAGE_DIRECTORY "/%s/memory", name);
+	snprintf(path, sizeof(path), IMAGE_DIRECTORY "/%.99s/memory", name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
