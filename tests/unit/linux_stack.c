@@ -186,3 +186,120 @@ Test(linux_stack, sleeping_tasks_equal_proc_stack)
 		image_kernel_close(&kernel);
 	}
 }
+
+/* Where each sleeping thread's program entered the kernel. */
+Test(linux_stack, sleeping_tasks_go_on_where_the_program_entered)
+{
+	char names[IMAGE_LIMIT][NAME_LENGTH];
+	unsigned count = list_images(names, "syscalls");
+
+	for (unsigned i = 0; i < count; i++) {
+		struct image_kernel kernel;
+		struct error error = {0};
+		AUTO_FCLOSE FILE *file = open_truth(names[i], "syscalls");
+		char line[512];
+		unsigned tasks = 0;
+		unsigned equal = 0;
+
+		cr_assert(image_kernel_open(&kernel, names[i], &error), "%s", error.text);
+		while (fgets(line, sizeof(line), file)) {
+			const char *last = strrchr(line, ' ');
+			uint64_t user_pc = last ? strtoull(last, NULL, 16) : 0;
+			uint64_t pcs[DEPTH];
+			struct unwind_stack stack;
+			struct guest_cpu cpu;
+			uint64_t task;
+			unsigned tid;
+
+			if (sscanf(line, "%*u %u", &tid) != 1 || strstr(line, "running"))
+				continue;
+			task = image_find_task(&kernel, tid);
+			if (!task || !image_task_registers(&kernel, task, &cpu))
+				continue;
+			stack = guest_unwind(&kernel.image.memory.memory,
+					     linux_stack_unwind_kernel(kernel.stack), &cpu, pcs,
+					     DEPTH);
+			tasks++;
+			if (user_pc ? stack.user_frame < stack.count &&
+					      pcs[stack.user_frame] == user_pc
+				    : stack.user_frame == stack.count &&
+					      stack.end == STACK_END_ROOT)
+				equal++;
+			else
+				fprintf(stderr, "%s: user frame %u of %u, %s; truth: %s", names[i],
+					stack.user_frame, stack.count, stack_end_string(stack.end),
+					line);
+		}
+		fprintf(stderr, "%s: %u of %u sleeping tasks enter user code or end right\n",
+			names[i], equal, tasks);
+		cr_assert_gt(tasks, 50);
+		cr_assert_geq(equal * 100, tasks * 98);
+		image_kernel_close(&kernel);
+	}
+}
+
+/* The programs of these images have their call tree published by themselves. */
+Test(linux_stack, call_trees_of_sleeping_programs_with_frame_pointers)
+{
+	static const char *const kinds[] = {"static-fp", "dynamic-fp", "static-32"};
+	char names[IMAGE_LIMIT][NAME_LENGTH];
+	unsigned count = list_images(names, "calltrees");
+
+	for (unsigned i = 0; i < count; i++) {
+		struct image_kernel kernel;
+		struct error error = {0};
+		unsigned tasks[3] = {0};
+		unsigned exact[3] = {0};
+		AUTO_FCLOSE FILE *file = open_truth(names[i], "calltrees");
+		char line[1024];
+
+		cr_assert(image_kernel_open(&kernel, names[i], &error), "%s", error.text);
+		while (fgets(line, sizeof(line), file)) {
+			uint64_t truth[16];
+			unsigned frames = 0;
+			char kind[32];
+			char way[32];
+			unsigned tid;
+			uint64_t pcs[DEPTH];
+			struct unwind_stack stack;
+			struct guest_cpu cpu;
+			uint64_t task;
+			unsigned which = 0;
+			unsigned found = 0;
+
+			if (sscanf(line, "%*u %u %31s %31s", &tid, kind, way) != 3 ||
+			    strncmp(way, "spin", 4) == 0)
+				continue;
+			while (which < 3 && strcmp(kind, kinds[which]) != 0)
+				which++;
+			if (which == 3)
+				continue;
+			for (char *at = strchr(line, '@'); at && frames < 16;
+			     at = strchr(at + 1, '@'))
+				if (at[1] != '?')
+					truth[frames++] = strtoull(at + 1, NULL, 16);
+			frames--; /* the last one called main or the thread: libc's */
+			task = image_find_task(&kernel, tid);
+			if (!task || !image_task_registers(&kernel, task, &cpu))
+				continue;
+			stack = guest_unwind(&kernel.image.memory.memory,
+					     linux_stack_unwind_kernel(kernel.stack), &cpu, pcs,
+					     DEPTH);
+			tasks[which]++;
+			for (unsigned k = stack.user_frame; k < stack.count && found < frames; k++)
+				found += pcs[k] == truth[found];
+			exact[which] += found == frames;
+			if (found < frames) {
+				fprintf(stderr, "%s: %s %u %s: %u of %u frames; %s:", names[i],
+					kind, tid, way, found, frames, stack_end_string(stack.end));
+				for (unsigned k = stack.user_frame; k < stack.count; k++)
+					fprintf(stderr, " %#" PRIx64, pcs[k]);
+				fprintf(stderr, "\n");
+			}
+		}
+		for (unsigned which = 0; which < 3; which++)
+			fprintf(stderr, "%s: %s: %u of %u call trees whole\n", names[i],
+				kinds[which], exact[which], tasks[which]);
+		image_kernel_close(&kernel);
+	}
+}
