@@ -27,8 +27,14 @@ static const int16_t pt_regs_at[GUEST_REGISTER_COUNT] = {
 /* The entry stack holds an interrupt frame, an error code, and the last register to restore. */
 #define ENTRY_STACK_USED 64
 
+/* arch/x86/include/asm/segment.h */
+#define KERNEL_CODE 0x10
+#define KERNEL_DATA 0x18
 #define USER_CODE_32 0x23
 #define USER_CODE_64 0x33
+
+/* Calls in a row before the stack pointer is put right: two or 16. */
+#define STUFFING_WORDS 16
 
 struct range {
 	uint64_t start;
@@ -55,7 +61,8 @@ struct linux_stack {
 	struct range entry_text;
 	struct range fork; /* where new tasks start */
 	struct range retpolines;
-	struct range thunks; /* retpolines and their like */
+	struct range thunks;   /* retpolines and their like */
+	struct range stuffing; /* of the return stack buffer, between two tasks */
 	struct syscall_entry syscall_64;
 	struct syscall_entry syscall_32;
 };
@@ -135,6 +142,19 @@ static enum unwind_lookup find_task_start(struct unwind_context *context, struct
 		return UNWIND_ROOT;
 	rule_of_registers(rule, base, offset);
 	return UNWIND_FOUND;
+}
+
+/* Is there an interrupt frame at `address`, of kernel or user code? */
+static bool is_frame(struct unwind_context *context, uint64_t address)
+{
+	uint64_t words[IRET_SIZE / 8];
+
+	if (!unwind_read(context, address, words, sizeof(words)))
+		return false;
+	if ((words[1] & 3) == 3)
+		return is_user_frame(context, address);
+	/* __KERNEL_CS, and __KERNEL_DS or what the CPU loads on a change of level */
+	return (words[1] & 0xffff) == KERNEL_CODE && (words[4] == 0 || words[4] == KERNEL_DATA);
 }
 
 static enum unwind_lookup rule_of_syscall(struct unwind_context *context, struct unwind_rule *rule,
@@ -226,7 +246,21 @@ static enum unwind_lookup find_at_end(const struct linux_stack *self,
 	return UNWIND_ROOT;
 }
 
-static enum unwind_lookup translate_entry(struct unwind_context *context,
+/* What asm_exc_* calls first, error_entry, takes the CPU's interrupt frame and leaves a whole
+ * struct pt_regs on the entry stack; the tables speak of the frame until the next instruction has
+ * loaded the task's stack. sync_regs(), which copies the registers there, is called then. */
+static bool is_error_entry_done(const struct linux_stack *self, struct unwind_context *context,
+				int32_t offset)
+{
+	uint64_t rsp = context->gpr[GUEST_RSP];
+
+	return contains(self->entry_text, context->pc) &&
+	       !is_frame(context, rsp + (uint64_t)(int64_t)offset) &&
+	       is_frame(context, rsp + PT_REGS_IP);
+}
+
+static enum unwind_lookup translate_entry(const struct linux_stack *self,
+					  struct unwind_context *context,
 					  const struct orc_entry *entry, struct unwind_rule *rule)
 {
 	static const uint8_t bases[ORC_REGISTER_COUNT] = {
@@ -248,6 +282,10 @@ static enum unwind_lookup translate_entry(struct unwind_context *context,
 	if (entry->type == ORC_REGS) {
 		rule_of_registers(rule, base, offset);
 	} else if (entry->type == ORC_REGS_PARTIAL) {
+		if (sp == ORC_REGISTER_SP && is_error_entry_done(self, context, offset)) {
+			rule_of_registers(rule, GUEST_RSP, 0);
+			return UNWIND_FOUND;
+		}
 		rule_of_interrupt_frame(rule, base, offset);
 	} else {
 		rule->kind = UNWIND_CALL;
@@ -317,6 +355,29 @@ static enum unwind_lookup find_by_marks(const struct linux_stack *self,
 	return UNWIND_FOUND;
 }
 
+/* Calls to the next instruction but one fill the CPU's return stack buffer when tasks are switched
+ * (arch/x86/include/asm/nospec-branch.h, __FILL_RETURN_BUFFER), by one of several sequences that
+ * are patched in, while the tables speak of another. What holds behind them holds there, but for
+ * the return addresses not taken off again. */
+static enum unwind_lookup find_in_stuffing(const struct linux_stack *self,
+					   struct unwind_context *context, struct unwind_rule *rule)
+{
+	const struct orc_entry *entry = orc_find(&self->orc, self->stuffing.end);
+	uint64_t top[STUFFING_WORDS];
+	int32_t surplus = 0;
+	enum unwind_lookup lookup;
+
+	if (!entry || entry->type != ORC_CALL ||
+	    !unwind_read(context, context->gpr[GUEST_RSP], top, sizeof(top)))
+		return UNWIND_NO_RULE;
+	for (unsigned i = 0; i < STUFFING_WORDS && contains(self->stuffing, top[i]); i++)
+		surplus += 8;
+	lookup = translate_entry(self, context, entry, rule);
+	if (lookup == UNWIND_FOUND)
+		rule->offset += surplus;
+	return lookup;
+}
+
 static enum unwind_lookup find(const struct unwind_source *source, struct unwind_context *context,
 			       struct unwind_rule *rule)
 {
@@ -328,6 +389,8 @@ static enum unwind_lookup find(const struct unwind_source *source, struct unwind
 		return find_by_marks(self, context, rule);
 	if (context->exact && contains(self->retpolines, pc))
 		return find_in_retpoline(self, context, rule);
+	if (context->exact && contains(self->stuffing, pc))
+		return find_in_stuffing(self, context, rule);
 	/* What holds behind a call need not hold at it, when the callee does not return. A new
 	 * task's stack has the start of its first code, which nobody called. */
 	entry = orc_find(&self->orc, context->exact || pc == self->fork.start ? pc : pc - 1);
@@ -339,7 +402,7 @@ static enum unwind_lookup find(const struct unwind_source *source, struct unwind
 	case ORC_END:
 		return find_at_end(self, context, rule);
 	default:
-		return translate_entry(context, entry, rule);
+		return translate_entry(self, context, entry, rule);
 	}
 }
 
@@ -354,6 +417,7 @@ static bool is_start(const struct unwind_source *source, uint64_t address)
 
 /* The symbols that are needed. */
 struct places {
+	struct range switching;
 	struct range entry_text;
 	struct range fork;
 	struct range retpolines;
@@ -391,6 +455,8 @@ static void note_place(struct places *places, const struct symbol *symbol)
 		places->syscall_64_end = symbol->start;
 	} else if (strcmp(name, "entry_SYSCALL_compat") == 0) {
 		places->syscall_32 = symbol->start;
+	} else if (strcmp(name, "__switch_to_asm") == 0) {
+		places->switching = (struct range){symbol->start, symbol->start + symbol->size};
 	} else if (strcmp(name, "ret_from_fork_asm") == 0) {
 		places->fork = (struct range){symbol->start, symbol->start + symbol->size};
 		places->fork_is_assembly = true;
@@ -470,6 +536,30 @@ static struct syscall_entry find_syscall(const struct linux_stack *stack,
 	return entry;
 }
 
+/* From the first call over an int3 in the function to where it begins to take registers off the
+ * new task's stack. Empty where it does no such thing. */
+static struct range find_stuffing(const struct guest_memory *memory,
+				  const struct address_space *space, const struct range *function)
+{
+	static const uint8_t call[] = {0xe8, 0x01, 0x00, 0x00, 0x00, 0xcc};
+	static const uint8_t pop[] = {0x41, 0x5f, 0x41, 0x5e}; /* pop %r15; pop %r14 */
+	uint8_t code[256];
+	uint64_t size = function->end - function->start;
+	struct range range = {0};
+
+	size = size < sizeof(code) ? size : sizeof(code);
+	if (guest_read_virtual(space, NULL, memory, gva(function->start), code, size) !=
+	    TRANSLATE_OK)
+		return range;
+	for (uint64_t at = 0; at + sizeof(call) <= size; at++) {
+		if (range.start == 0 && memcmp(code + at, call, sizeof(call)) == 0)
+			range.start = function->start + at;
+		if (range.start != 0 && memcmp(code + at, pop, sizeof(pop)) == 0)
+			return (struct range){range.start, function->start + at};
+	}
+	return (struct range){0};
+}
+
 gp_status_t linux_stack_create(const struct guest_memory *memory, const struct linux_kernel *kernel,
 			       const struct symbol_table *symbols, struct linux_stack **out,
 			       struct error *note, struct error *error)
@@ -493,6 +583,7 @@ gp_status_t linux_stack_create(const struct guest_memory *memory, const struct l
 	stack->fork = places.fork;
 	stack->retpolines = places.retpolines;
 	stack->thunks = places.thunks;
+	stack->stuffing = find_stuffing(memory, &kernel->space, &places.switching);
 	stack->syscall_64 = find_syscall(stack, memory, places.syscall_64, places.syscall_64_end);
 	stack->syscall_32 = find_syscall(stack, memory, places.syscall_32, 0);
 	*out = stack;
