@@ -7,6 +7,14 @@
 #define FRAME_SIZE_LIMIT_SUPERVISOR (UINT64_C(1) << 18)
 #define FRAME_SIZE_LIMIT_USER (UINT64_C(1) << 24)
 
+/* From one stack to another, in one walk. Linux nests a task's stack, a soft interrupt's, an
+ * interrupt's, an exception's, an NMI's and a machine check's. */
+#define STACK_SWITCH_LIMIT 8
+
+/* What CR3 of a program has and that of its kernel has not, with page-table isolation
+ * (arch/x86/entry/calling.h, PTI_USER_PGTABLE_BIT). */
+#define USER_TABLES_BIT (UINT64_C(1) << 12)
+
 /* The longest call that is recognised: FF /2 with SIB and a 32-bit displacement. */
 #define LONGEST_CALL 7
 #define LONGEST_PROLOGUE 13 /* endbr (4), 5-byte nop of ftrace, push, mov */
@@ -172,10 +180,231 @@ static bool check_return_address(struct unwind_context *context, uint64_t addres
 		return false;
 	}
 	count = read_code_before(context, address, &translation, code);
-	if (!ends_with_call(code + LONGEST_CALL, count, context->word == 8)) {
+	if (ends_with_call(code + LONGEST_CALL, count, context->word == 8) ||
+	    (!context->user && context->kernel && context->kernel->source->is_start &&
+	     context->kernel->source->is_start(context->kernel->source, address)))
+		return true;
+	*end = STACK_END_NO_RULE;
+	return false;
+}
+
+/* The values of the words that a rule asks for. */
+struct saved_words {
+	uint64_t return_address;
+	uint64_t code_segment;
+	uint64_t gpr[GUEST_REGISTER_COUNT];
+};
+
+/* A whole struct pt_regs of Linux is 21 words. */
+#define SAVED_BLOCK (24 * 8)
+
+static uint64_t word_at(const uint8_t *bytes, unsigned word)
+{
+	uint64_t value;
+	uint32_t half;
+
+	if (word == 8) {
+		memcpy(&value, bytes, 8);
+		return value;
+	}
+	memcpy(&half, bytes, 4);
+	return half;
+}
+
+/* Reads what `rule` says is stored around `cfa`, with one read where it lies close together. */
+static enum translate_result read_saved(struct unwind_context *context,
+					const struct unwind_rule *rule, uint64_t cfa, uint64_t mask,
+					struct saved_words *out, bool *rights)
+{
+	bool interruption = rule->kind == UNWIND_INTERRUPTION;
+	unsigned word = context->word;
+	int low = rule->return_address;
+	int high = rule->return_address + (interruption ? (int)word : 0);
+	bool block;
+	uint64_t start;
+	struct translation translation;
+	enum translate_result result;
+	uint8_t bytes[SAVED_BLOCK];
+
+	for (unsigned left = rule->saved; left; left &= left - 1) {
+		int at = rule->at[__builtin_ctz(left)];
+
+		low = at < low ? at : low;
+		high = at > high ? at : high;
+	}
+	block = high - low <= (int)(SAVED_BLOCK - word);
+	/* Too far apart for one read: the return address first. */
+	if (!block) {
+		low = rule->return_address;
+		high = low + (interruption ? (int)word : 0);
+	}
+	start = linear(context, context->stack_base, (cfa + (int64_t)low) & mask);
+	result = guest_translate_cached(&context->space, &context->cache, context->memory,
+					gva(start), &translation);
+	if (result != TRANSLATE_OK)
+		return result;
+	*rights = privilege_matches(context, &translation);
+	if (!*rights)
+		return TRANSLATE_OK;
+	result = read_translated(context, start, &translation, bytes, (size_t)(high - low) + word);
+	if (result != TRANSLATE_OK)
+		return result;
+	out->return_address = word_at(bytes + (rule->return_address - low), word);
+	if (interruption)
+		out->code_segment = word_at(bytes + (rule->return_address - low) + word, word);
+	for (unsigned left = rule->saved; left; left &= left - 1) {
+		unsigned number = (unsigned)__builtin_ctz(left);
+
+		if (block) {
+			out->gpr[number] = word_at(bytes + (rule->at[number] - low), word);
+			continue;
+		}
+		start = linear(context, context->stack_base,
+			       (cfa + (int64_t)rule->at[number]) & mask);
+		out->gpr[number] = 0;
+		result = guest_read_virtual(&context->space, &context->cache, context->memory,
+					    gva(start), &out->gpr[number], word);
+		if (result != TRANSLATE_OK)
+			return result;
+	}
+	return TRANSLATE_OK;
+}
+
+/* CFA of the frame; false when its base is not known or cannot be read. */
+static bool find_cfa(struct unwind_context *context, const struct unwind_rule *rule, uint64_t mask,
+		     uint64_t *out, enum stack_end *end)
+{
+	uint64_t cfa;
+	uint64_t base;
+	enum translate_result result;
+
+	if (rule->base == UNWIND_BASE_ADDRESS) {
+		base = rule->address;
+	} else if (rule->base < GUEST_REGISTER_COUNT && (context->known & UNWIND_BIT(rule->base))) {
+		base = context->gpr[rule->base];
+	} else {
 		*end = STACK_END_NO_RULE;
 		return false;
 	}
+	cfa = (base + (int64_t)rule->offset) & mask;
+	if (rule->dereference) {
+		base = 0;
+		result = guest_read_virtual(&context->space, &context->cache, context->memory,
+					    gva(linear(context, context->stack_base, cfa)), &base,
+					    context->word);
+		if (result != TRANSLATE_OK) {
+			*end = end_of_result(result);
+			return false;
+		}
+		cfa = (base + (int64_t)rule->offset_after) & mask;
+	}
+	*out = cfa;
+	return true;
+}
+
+/* The stack grows down: a caller's frame is above its callee's. Only interruptions and rules
+ * that load a stack pointer go over to another stack, which is wherever it is; guests nest
+ * these a few levels deep. */
+static bool check_stack_pointer(struct unwind_context *context, const struct unwind_rule *rule,
+				uint64_t stack_pointer)
+{
+	uint64_t limit = context->user ? FRAME_SIZE_LIMIT_USER : FRAME_SIZE_LIMIT_SUPERVISOR;
+	uint64_t now = context->gpr[GUEST_RSP];
+
+	if (stack_pointer % context->word != 0)
+		return false;
+	if (stack_pointer > now && stack_pointer - now <= limit)
+		return true;
+	return (rule->kind == UNWIND_INTERRUPTION || rule->dereference) &&
+	       ++context->stack_switches <= STACK_SWITCH_LIMIT;
+}
+
+/* The selectors of user code in Linux's GDT (arch/x86/include/asm/segment.h, __USER32_CS and
+ * __USER_CS), which SYSRET fixes at 16 apart. Another one is of a program's own descriptor
+ * table and may have any size and base. */
+#define USER_CODE_32 0x23
+#define USER_CODE_64 0x33
+
+/* The tables that user code runs with. A kernel with page-table isolation has two tables for
+ * a process, 4 KiB apart; its own one maps the program's half whole, but not executable from the
+ * top entry on (arch/x86/mm/pti.c, __pti_set_user_pgtbl), and would not let a single return
+ * address pass. The program's own are then right in everything. */
+static void enter_user_space(struct unwind_context *context)
+{
+	uint64_t addresses[] = {context->pc, context->gpr[GUEST_RSP]};
+
+	context->space = address_space_of(context->cpu);
+	translation_cache_clear(&context->cache);
+	if (context->space.mode < ADDRESSING_4_LEVEL || !context->space.no_execute)
+		return;
+	for (unsigned i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+		unsigned shift = context->space.mode == ADDRESSING_5_LEVEL ? 48 : 39;
+		uint64_t entry;
+
+		if (!guest_memory_read(context->memory,
+				       gpa(context->space.root + (addresses[i] >> shift & 511) * 8),
+				       &entry, sizeof(entry)) ||
+		    !(entry & 1))
+			continue;
+		if (entry >> 63)
+			context->space.root |= USER_TABLES_BIT;
+		return;
+	}
+}
+
+/* Goes on in the user code that entered the kernel. Its address is a fact, wherever it points. */
+static void enter_user(struct unwind_context *context, uint64_t pc, uint64_t stack_pointer,
+		       uint16_t code_segment)
+{
+	context->user = true;
+	context->supervisor_pages = false;
+	context->exact = true;
+	context->code_base = 0;
+	context->stack_base = 0;
+	context->word = code_segment == USER_CODE_64 ? 8 : code_segment == USER_CODE_32 ? 4 : 0;
+	context->pc = pc;
+	context->gpr[GUEST_RSP] = stack_pointer;
+	context->known |= UNWIND_BIT(GUEST_RSP);
+	if (context->word == 4)
+		for (unsigned i = 0; i < GUEST_REGISTER_COUNT; i++)
+			context->gpr[i] &= UINT32_MAX;
+	enter_user_space(context);
+}
+
+static bool evaluate_interruption(struct unwind_context *context, const struct unwind_rule *rule,
+				  const struct saved_words *words, enum stack_end *end)
+{
+	uint64_t stack_pointer = words->gpr[GUEST_RSP];
+	struct translation translation;
+	enum translate_result result;
+
+	if ((words->code_segment & 3) == 3) {
+		for (unsigned left = rule->saved; left; left &= left - 1)
+			context->gpr[__builtin_ctz(left)] = words->gpr[__builtin_ctz(left)];
+		context->known = (context->known & rule->kept) | rule->saved;
+		enter_user(context, words->return_address, stack_pointer,
+			   (uint16_t)words->code_segment);
+		return true;
+	}
+	if (!check_stack_pointer(context, rule, stack_pointer)) {
+		*end = STACK_END_BAD_POINTER;
+		return false;
+	}
+	result = guest_translate_cached(&context->space, &context->cache, context->memory,
+					gva(words->return_address), &translation);
+	if (result != TRANSLATE_OK) {
+		*end = end_of_result(result);
+		return false;
+	}
+	if (!translation.executable || !privilege_matches(context, &translation)) {
+		*end = STACK_END_BAD_POINTER;
+		return false;
+	}
+	for (unsigned left = rule->saved; left; left &= left - 1)
+		context->gpr[__builtin_ctz(left)] = words->gpr[__builtin_ctz(left)];
+	context->known = (context->known & rule->kept) | rule->saved;
+	context->pc = words->return_address;
+	context->exact = rule->exact;
 	return true;
 }
 
@@ -184,92 +413,70 @@ static bool check_return_address(struct unwind_context *context, uint64_t addres
 static bool evaluate(struct unwind_context *context, const struct unwind_rule *rule,
 		     enum stack_end *end)
 {
-	unsigned word = context->word;
-	uint64_t mask = word == 8 ? UINT64_MAX : UINT32_MAX;
-	uint64_t limit = context->user ? FRAME_SIZE_LIMIT_USER : FRAME_SIZE_LIMIT_SUPERVISOR;
-	uint64_t base = rule->base == UNWIND_FROM_STACK_POINTER ? context->stack_pointer
-								: context->frame_pointer;
-	uint64_t cfa = (base + (int64_t)rule->cfa * word) & mask;
-	uint64_t frame_pointer = context->frame_pointer;
-	uint64_t slots[2] = {0}; /* [saved frame pointer, if next to it,] return address */
-	unsigned count = rule->frame_pointer_saved ? 2 : 1;
-	struct translation translation;
+	uint64_t mask = context->word == 8 ? UINT64_MAX : UINT32_MAX;
+	struct saved_words words;
 	enum translate_result result;
-	uint64_t low;
+	bool rights = true;
+	uint64_t cfa;
 	uint64_t address;
 
-	/* The stack grows down: a caller's frame is above its callee's. */
-	if (cfa <= context->stack_pointer || cfa - context->stack_pointer > limit ||
-	    cfa % word != 0) {
+	if (rule->kind == UNWIND_USER) {
+		context->known &= rule->kept;
+		enter_user(context, rule->user.pc, rule->user.stack_pointer,
+			   rule->user.code_segment);
+		return true;
+	}
+	if (!find_cfa(context, rule, mask, &cfa, end))
+		return false;
+	if (rule->kind == UNWIND_CALL && !check_stack_pointer(context, rule, cfa)) {
 		*end = STACK_END_BAD_POINTER;
 		return false;
 	}
-	if (rule->frame_pointer_saved && rule->frame_pointer + 1 != rule->return_address)
-		count = 1;
-	low = (cfa + (int64_t)(rule->return_address - (int)count + 1) * word) & mask;
-	low = linear(context, context->stack_base, low);
-	result = guest_translate_cached(&context->space, &context->cache, context->memory, gva(low),
-					&translation);
-	if (result == TRANSLATE_OK && !privilege_matches(context, &translation)) {
-		*end = STACK_END_BAD_POINTER;
+	result = read_saved(context, rule, cfa, mask, &words, &rights);
+	if (result != TRANSLATE_OK || !rights) {
+		*end = rights ? end_of_result(result) : STACK_END_BAD_POINTER;
 		return false;
 	}
-	if (result == TRANSLATE_OK) {
-		uint8_t bytes[sizeof(slots)];
-
-		result = read_translated(context, low, &translation, bytes, (size_t)count * word);
-		for (unsigned i = 0; result == TRANSLATE_OK && i < count; i++)
-			memcpy(&slots[i], bytes + (size_t)i * word, word);
-	}
-	if (result == TRANSLATE_OK && rule->frame_pointer_saved && count == 1) {
-		frame_pointer = 0;
-		low = linear(context, context->stack_base,
-			     (cfa + (int64_t)rule->frame_pointer * word) & mask);
-		result = guest_read_virtual(&context->space, &context->cache, context->memory,
-					    gva(low), &frame_pointer, word);
-	}
-	if (result != TRANSLATE_OK) {
-		*end = end_of_result(result);
-		return false;
-	}
-	address = slots[count - 1];
-	if (count == 2)
-		frame_pointer = slots[0];
-	if (address == 0) {
+	if (rule->kind == UNWIND_INTERRUPTION)
+		return evaluate_interruption(context, rule, &words, end);
+	if (words.return_address == 0) {
 		*end = STACK_END_ROOT;
 		return false;
 	}
-	address = linear(context, context->code_base, address);
+	address = linear(context, context->code_base, words.return_address);
 	if (!check_return_address(context, address, end))
 		return false;
+	for (unsigned left = rule->saved; left; left &= left - 1)
+		context->gpr[__builtin_ctz(left)] = words.gpr[__builtin_ctz(left)];
+	context->known = (context->known & rule->kept) | rule->saved | UNWIND_BIT(GUEST_RSP);
+	context->gpr[GUEST_RSP] = cfa;
 	context->pc = address;
-	context->stack_pointer = cfa;
-	context->frame_pointer = frame_pointer;
-	context->depth++;
+	context->exact = false;
 	return true;
 }
 
-/* The three places a function's return address can be while its frame is not (or no longer)
- * set up, and the ordinary one. */
-static const struct unwind_rule rule_frame = {
-	.base = UNWIND_FROM_FRAME_POINTER,
-	.cfa = 2,
-	.return_address = -1,
-	.frame_pointer_saved = true,
-	.frame_pointer = -2,
+/* Where a function's return address can be: the ordinary place, and two while its frame is not
+ * (or no longer) set up. */
+enum frame_state {
+	FRAME_SET_UP,
+	FRAME_AT_ENTRY,   /* the return address on top of the stack */
+	FRAME_AFTER_PUSH, /* the caller's frame pointer on top of it */
+	FRAME_UNPROVEN,
 };
-static const struct unwind_rule rule_at_entry = {
-	.base = UNWIND_FROM_STACK_POINTER,
-	.cfa = 1,
-	.return_address = -1,
-};
-static const struct unwind_rule rule_after_push = {
-	.base = UNWIND_FROM_STACK_POINTER,
-	.cfa = 2,
-	.return_address = -1,
-	.frame_pointer_saved = true,
-	.frame_pointer = -2,
-};
+
+static void make_rule(enum frame_state state, unsigned word, struct unwind_rule *rule)
+{
+	int slot = (int)word;
+
+	rule->kind = UNWIND_CALL;
+	rule->base = state == FRAME_SET_UP ? GUEST_RBP : GUEST_RSP;
+	rule->dereference = false;
+	rule->offset = state == FRAME_AT_ENTRY ? slot : 2 * slot;
+	rule->return_address = -slot;
+	rule->saved = state == FRAME_AT_ENTRY ? 0 : UNWIND_BIT(GUEST_RBP);
+	rule->kept = state == FRAME_AT_ENTRY ? UNWIND_BIT(GUEST_RBP) : 0;
+	rule->at[GUEST_RBP] = (int16_t)(-2 * slot);
+}
 
 /* Length of "mov rbp, rsp" (both encodings) at `code`, 0 when it is something else. */
 static unsigned match_frame_move(const uint8_t *code, unsigned count, bool long_mode)
@@ -306,18 +513,16 @@ static bool match_prologue(const uint8_t *code, unsigned count, bool long_mode)
 	       match_frame_move(code + at + 1, count - at - 1, long_mode) != 0;
 }
 
-/* The rule of a leaf, where its instructions prove that the frame pointer does not lead to
- * its caller. NULL: they prove nothing. */
-static const struct unwind_rule *repair_leaf(struct unwind_context *context)
+/* What the instructions of an interrupted frame prove of it. FRAME_UNPROVEN: nothing. */
+static enum frame_state repair_leaf(struct unwind_context *context)
 {
 	uint8_t code[LONGEST_PROLOGUE];
 	bool long_mode = context->word == 8;
 	unsigned count = read_code(context, context->pc, code, sizeof(code));
 	uint8_t before = 0;
-	bool before_known;
 
 	if (count == 0)
-		return NULL;
+		return FRAME_UNPROVEN;
 	/* Most leaves are elsewhere in a function: look further only for these bytes. */
 	switch (code[0]) {
 	case 0x55: /* push rbp */
@@ -326,103 +531,141 @@ static const struct unwind_rule *repair_leaf(struct unwind_context *context)
 	case 0xc3: /* ret */
 	case 0xc2:
 		if (match_return(code, count) || match_prologue(code, count, long_mode))
-			return &rule_at_entry;
-		return NULL;
+			return FRAME_AT_ENTRY;
+		return FRAME_UNPROVEN;
 	case 0x5d: /* pop rbp, then return or a jump to the last callee */
 		if (match_return(code + 1, count - 1) || (count > 1 && code[1] == 0xe9))
-			return &rule_after_push;
-		return NULL;
+			return FRAME_AFTER_PUSH;
+		return FRAME_UNPROVEN;
 	case 0x48: /* mov rbp, rsp */
 	case 0x89:
 	case 0x8b:
 	case 0xe9: /* jmp */
 		break;
 	default:
-		return NULL;
+		return FRAME_UNPROVEN;
 	}
-	before_known = guest_read_virtual(&context->space, &context->cache, context->memory,
-					  gva(context->pc - 1), &before, 1) == TRANSLATE_OK;
-	if (!before_known)
-		return NULL;
+	if (!unwind_read(context, context->pc - 1, &before, 1))
+		return FRAME_UNPROVEN;
 	if (before == 0x55 && match_frame_move(code, count, long_mode))
-		return &rule_after_push;
+		return FRAME_AFTER_PUSH;
 	/* The frame is gone already: leave or pop rbp stands before the tail jump. */
 	if (code[0] == 0xe9 && (before == 0xc9 || before == 0x5d))
-		return &rule_at_entry;
-	return NULL;
+		return FRAME_AT_ENTRY;
+	return FRAME_UNPROVEN;
 }
 
 static enum unwind_lookup find_by_frame_pointer(const struct unwind_source *source,
 						struct unwind_context *context,
 						struct unwind_rule *rule)
 {
-	const struct unwind_rule *repaired;
+	enum frame_state state;
 
 	(void)source;
 	if (context->word == 0)
 		return UNWIND_NOT_FOUND;
-	if (context->depth == 0) {
-		repaired = repair_leaf(context);
-		if (repaired) {
-			*rule = *repaired;
-			return UNWIND_FOUND;
-		}
+	state = context->exact ? repair_leaf(context) : FRAME_UNPROVEN;
+	if (state == FRAME_UNPROVEN) {
+		if (!(context->known & UNWIND_BIT(GUEST_RBP)))
+			return UNWIND_NOT_FOUND;
+		if (context->gpr[GUEST_RBP] == 0)
+			return UNWIND_ROOT;
+		state = FRAME_SET_UP;
 	}
-	if (context->frame_pointer == 0)
-		return UNWIND_ROOT;
-	*rule = rule_frame;
+	make_rule(state, context->word, rule);
 	return UNWIND_FOUND;
 }
 
 const struct unwind_source unwind_frame_pointer_source = {.find = find_by_frame_pointer};
 
+static bool translate_leaf(struct unwind_context *context, struct translation *leaf)
+{
+	return guest_translate_cached(&context->space, &context->cache, context->memory,
+				      gva(context->pc), leaf) == TRANSLATE_OK;
+}
+
 static void context_init(struct unwind_context *context, const struct guest_memory *memory,
-			 const struct guest_cpu *cpu)
+			 const struct unwind_kernel *kernel, const struct guest_cpu *cpu)
 {
 	unsigned code_size = guest_code_size(cpu);
 	uint64_t mask = code_size == 64 ? UINT64_MAX : UINT32_MAX;
 	struct translation leaf;
+	bool mapped = false;
 
 	context->memory = memory;
-	context->space = address_space_of(cpu);
+	context->kernel = NULL;
+	context->cpu = cpu;
 	translation_cache_clear(&context->cache);
 	context->word = code_size == 16 ? 0 : code_size / 8;
 	context->code_base = code_size == 64 ? 0 : cpu->cs.base;
 	context->stack_base = code_size == 64 ? 0 : cpu->ss.base;
 	context->user = cpu->cpl == 3;
-	context->depth = 0;
+	context->stack_switches = 0;
+	context->exact = true;
 	context->pc = (context->code_base + cpu->rip) & mask;
-	context->stack_pointer = cpu->gpr[GUEST_RSP] & mask;
-	context->frame_pointer = cpu->gpr[GUEST_RBP] & mask;
+	context->known = UNWIND_ALL_REGISTERS;
+	for (unsigned i = 0; i < GUEST_REGISTER_COUNT; i++)
+		context->gpr[i] = cpu->gpr[i] & mask;
+	/* Code that the kernel's own tables do not map (firmware, another kernel after kexec) is
+	 * not the kernel's. */
+	if (kernel && cpu->cpl != 3 && code_size == 64) {
+		context->space = kernel->space;
+		mapped = translate_leaf(context, &leaf) && !leaf.user;
+		if (mapped)
+			context->kernel = kernel;
+	}
+	if (!context->kernel) {
+		context->space = address_space_of(cpu);
+		mapped = cpu->cpl != 3 && context->space.mode >= ADDRESSING_32_BIT &&
+			 translate_leaf(context, &leaf);
+	}
 	/* A leaf that does not translate says nothing: be strict then. */
 	context->supervisor_pages =
-		cpu->cpl != 3 && context->space.mode >= ADDRESSING_32_BIT &&
-		!(guest_translate_cached(&context->space, &context->cache, memory, gva(context->pc),
-					 &leaf) == TRANSLATE_OK &&
-		  leaf.user);
+		cpu->cpl != 3 && context->space.mode >= ADDRESSING_32_BIT && !(mapped && leaf.user);
 }
 
-struct unwind_stack guest_unwind(const struct guest_memory *memory, const struct guest_cpu *cpu,
-				 uint64_t *pcs, unsigned capacity)
+/* Asks the kernel's source for the kernel's code, and for all else follows frame pointers. */
+static enum unwind_lookup find_rule(struct unwind_context *context, struct unwind_rule *rule)
 {
 	const struct unwind_source *source = &unwind_frame_pointer_source;
-	struct unwind_stack stack = {.count = 0, .end = STACK_END_DEPTH_LIMIT};
+	enum unwind_lookup lookup;
+
+	if (context->user || !context->kernel)
+		return source->find(source, context, rule);
+	lookup = context->kernel->source->find(context->kernel->source, context, rule);
+	if (lookup != UNWIND_NOT_FOUND)
+		return lookup;
+	/* Generated code. A kernel with a source of its own has a starting point for each stack:
+	 * a frame pointer of 0 is not one. */
+	lookup = source->find(source, context, rule);
+	return lookup == UNWIND_ROOT ? UNWIND_NO_RULE : lookup;
+}
+
+struct unwind_stack guest_unwind(const struct guest_memory *memory,
+				 const struct unwind_kernel *kernel, const struct guest_cpu *cpu,
+				 uint64_t *pcs, unsigned capacity)
+{
+	struct unwind_stack stack = {.end = STACK_END_DEPTH_LIMIT};
 	struct unwind_context context;
 	struct unwind_rule rule;
+	bool in_user;
 
 	if (capacity == 0)
 		return stack;
-	context_init(&context, memory, cpu);
+	context_init(&context, memory, kernel, cpu);
+	in_user = context.user;
 	pcs[stack.count++] = context.pc;
+	stack.user_frame = in_user ? 0 : 1;
 	/* One step more than fits, to know whether the depth limit cut anything off. */
 	for (;;) {
-		switch (source->find(source, &context, &rule)) {
+		switch (find_rule(&context, &rule)) {
 		case UNWIND_FOUND:
 			break;
 		case UNWIND_ROOT:
 			stack.end = STACK_END_ROOT;
 			return stack;
 		case UNWIND_NOT_FOUND:
+		case UNWIND_NO_RULE:
 			stack.end = STACK_END_NO_RULE;
 			return stack;
 		}
@@ -433,5 +676,8 @@ struct unwind_stack guest_unwind(const struct guest_memory *memory, const struct
 			return stack;
 		}
 		pcs[stack.count++] = context.pc;
+		in_user = in_user || context.user;
+		if (!in_user)
+			stack.user_frame = stack.count;
 	}
 }

@@ -90,7 +90,7 @@ static void look(struct sampler_target *target, unsigned vcpu, unsigned depth, s
 		stop->state = target->ops->vcpu_state(target, vcpu);
 	if (stop->state == SAMPLER_VCPU_RUNNING) {
 		stop->mode = cpu->cpl == 3 ? FXT_MODE_GUEST_USER : FXT_MODE_GUEST_KERNEL;
-		stop->stack = guest_unwind(stop->memory, cpu, stop->pcs, depth);
+		stop->stack = guest_unwind(stop->memory, NULL, cpu, stop->pcs, depth);
 		return;
 	}
 	stop->mode = stop->state == SAMPLER_VCPU_HALTED ? FXT_MODE_HALTED : FXT_MODE_NOT_STARTED;

@@ -54,17 +54,15 @@ static inline bool image_segment(const char *line, const char *name, struct gues
 	return true;
 }
 
-static inline bool image_read_registers(struct image *image, const char *path)
+static inline bool image_parse_registers(struct image *image, FILE *file)
 {
 	static const char *const names[GUEST_REGISTER_COUNT] = {
 		"RAX=", "RCX=", "RDX=", "RBX=", "RSP=", "RBP=", "RSI=", "RDI=",
 		"R8 =", "R9 =", "R10=", "R11=", "R12=", "R13=", "R14=", "R15="};
-	FILE *file = fopen(path, "re");
 	struct guest_cpu *cpu = NULL;
 	char line[512];
 
-	if (!file)
-		return false;
+	image->cpu_count = 0;
 	while (fgets(line, sizeof(line), file)) {
 		uint64_t value;
 		struct guest_segment segment;
@@ -111,8 +109,19 @@ static inline bool image_read_registers(struct image *image, const char *path)
 			}
 		}
 	}
-	fclose(file);
 	return image->cpu_count > 0;
+}
+
+static inline bool image_read_registers(struct image *image, const char *path)
+{
+	FILE *file = fopen(path, "re");
+	bool found;
+
+	if (!file)
+		return false;
+	found = image_parse_registers(image, file);
+	fclose(file);
+	return found;
 }
 
 /* Opens build/images/NAME. False: it is not there or not whole. */
@@ -124,10 +133,10 @@ static inline bool image_open(struct image *image, const char *name)
 	int fd;
 
 	memset(image, 0, sizeof(*image));
-	snprintf(path, sizeof(path), IMAGE_DIRECTORY "/%s/registers", name);
+	snprintf(path, sizeof(path), IMAGE_DIRECTORY "/%.99s/registers", name);
 	if (!image_read_registers(image, path))
 		return false;
-	snprintf(path, sizeof(path), IMAGE_DIRECTORY "/%s/memory", name);
+	snprintf(path, sizeof(path), IMAGE_DIRECTORY "/%.99s/memory", name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;

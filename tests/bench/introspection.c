@@ -99,13 +99,13 @@ static void measure_unwind(unsigned frames, double copy)
 		double start = now();
 
 		for (unsigned k = 0; k < BATCH; k++) {
-			stack = guest_unwind(&memory.memory, &cpu, pcs, 128);
+			stack = guest_unwind(&memory.memory, NULL, &cpu, pcs, 128);
 			__asm__ volatile("" : : "r"(pcs) : "memory");
 		}
 		times[i] = (now() - start) / BATCH;
 	}
 	memory.reads = &reads;
-	guest_unwind(&memory.memory, &cpu, pcs, 128);
+	guest_unwind(&memory.memory, NULL, &cpu, pcs, 128);
 	printf("unwind  %2u frames (%s)  %8.0f ns  %6.4f of copying 1 MiB  %llu guest reads\n",
 	       stack.count, stack_end_string(stack.end), median(times, ROUNDS),
 	       median(times, ROUNDS) / copy, (unsigned long long)reads);

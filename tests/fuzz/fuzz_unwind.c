@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	cpu.gpr[GUEST_RBP] = cursor_u64(&cursor);
 	memory = buffer_memory_over((uint8_t *)(uintptr_t)data + cursor.offset,
 				    cursor_left(&cursor));
-	stack = guest_unwind(&memory.memory, &cpu, pcs, capacity);
+	stack = guest_unwind(&memory.memory, NULL, &cpu, pcs, capacity);
 	if (stack.count > capacity || stack.end < STACK_END_ROOT || stack.end > STACK_END_NO_RULE ||
 	    (capacity > 0 && stack.count == 0))
 		abort();

@@ -186,7 +186,7 @@ Test(kernel_image, no_frame_is_invented)
 		for (unsigned cpu = 0; cpu < image.cpu_count; cpu++) {
 			uint64_t pcs[64];
 			struct unwind_stack stack =
-				guest_unwind(&image.memory.memory, &image.cpus[cpu], pcs, 64);
+				guest_unwind(&image.memory.memory, NULL, &image.cpus[cpu], pcs, 64);
 
 			cr_assert_geq(stack.count, 1);
 			cr_assert_eq(pcs[0], image.cpus[cpu].rip);

@@ -74,7 +74,7 @@ static void put_code(uint64_t at, const char *code, unsigned size)
 
 static void assert_stack(unsigned count, enum stack_end end)
 {
-	struct unwind_stack stack = guest_unwind(&memory.memory, &cpu, pcs, DEPTH);
+	struct unwind_stack stack = guest_unwind(&memory.memory, NULL, &cpu, pcs, DEPTH);
 
 	cr_assert_eq(stack.count, count, "%u frames, %s", stack.count, stack_end_string(stack.end));
 	cr_assert_eq(stack.end, end, "%s", stack_end_string(stack.end));
@@ -97,10 +97,10 @@ Test(unwind, the_depth_limit_is_told_from_a_stack_that_just_fits)
 	assert_stack(16, STACK_END_ROOT);
 	put_chain(16);
 	assert_stack(16, STACK_END_DEPTH_LIMIT);
-	stack = guest_unwind(&memory.memory, &cpu, pcs, 0);
+	stack = guest_unwind(&memory.memory, NULL, &cpu, pcs, 0);
 	cr_assert_eq(stack.count, 0);
 	cr_assert_eq(stack.end, STACK_END_DEPTH_LIMIT);
-	stack = guest_unwind(&memory.memory, &cpu, pcs, 1);
+	stack = guest_unwind(&memory.memory, NULL, &cpu, pcs, 1);
 	cr_assert_eq(stack.count, 1);
 	cr_assert_eq(stack.end, STACK_END_DEPTH_LIMIT);
 }
