@@ -29,7 +29,8 @@
 #   cached      PATH SIZE, and 1 or 0 for each page that is or is not in the page cache
 #   files/      copies of the programs, the libraries and the files that are mapped
 #
-# Gone or still at work at the stop, so that the truth may differ: "truth", "gzip", kworkers.
+# Gone or another at the stop, so that the truth may differ: "truth", "gzip", kworkers, and "init", the
+# shell that had all this written, which is "sleep" by then.
 #
 # Needs: qemu-system-x86, busybox-static, cpio, gzip, gcc, e2fsprogs, xz-utils, and apt for kernels
 # not downloaded yet. With gcc-multilib, a 32-bit program is in the images too.
@@ -56,8 +57,8 @@ readonly LIST='
 6.12-tasks|linux-image-6.12-amd64|max|
 6.1-pti-tasks|linux-image-amd64|max|pti=on no5lvl
 6.12-pti-tasks|linux-image-6.12-amd64|max|pti=on no5lvl
-6.1-cloud-tasks|linux-image-cloud-amd64|max|pti=on
-6.12-cloud-tasks|linux-image-6.12-cloud-amd64|max|pti=on
+6.1-cloud-tasks|linux-image-cloud-amd64|max|pti=on vsyscall=xonly
+6.12-cloud-tasks|linux-image-6.12-cloud-amd64|max|pti=on vsyscall=emulate
 '
 
 # Modules of the living system, in the order of their dependencies; those a kernel has built in, or
