@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-/* Steps up the tree of names and mounts; a path of 4096 bytes has at most 2048 components. */
-#define STEP_LIMIT 4096
 #define NAME_LIMIT 255 /* NAME_MAX */
 
 gp_status_t linux_files_init(const struct guest_memory *memory, const struct linux_kernel *kernel,
@@ -142,17 +140,21 @@ static bool name_itself(struct reader *self, uint64_t dentry, uint64_t function,
 
 /* The way of fs/d_path.c: up through the parents, and from the root of a mount to where it is
  * mounted. */
-static bool walk_up(struct reader *self, uint64_t mount, uint64_t dentry, struct path_buffer *path)
+static bool walk_up(struct reader *self, uint64_t mount, uint64_t dentry, unsigned *steps,
+		    struct path_buffer *path)
 {
 	const struct linux_files *files = self->files;
 	size_t end = path->begin;
 
-	for (unsigned step = 0; step < STEP_LIMIT; step++) {
+	for (;;) {
 		char name[NAME_LIMIT];
 		size_t length;
 		uint64_t root;
 		uint64_t parent;
 
+		if (*steps == 0)
+			return false;
+		--*steps;
 		if (!read_pointer(self, mount + files->mount_vfsmount + files->vfsmount_root,
 				  &root))
 			return false;
@@ -178,7 +180,8 @@ static bool walk_up(struct reader *self, uint64_t mount, uint64_t dentry, struct
 	return path->begin < end || prepend(path, "/", 1);
 }
 
-static bool build_path(struct reader *self, uint64_t address, struct path_buffer *path)
+static bool build_path(struct reader *self, uint64_t address, unsigned *steps,
+		       struct path_buffer *path)
 {
 	const struct linux_files *files = self->files;
 	uint64_t vfsmount;
@@ -202,10 +205,10 @@ static bool build_path(struct reader *self, uint64_t address, struct path_buffer
 		return name_itself(self, dentry, function, path);
 	if (!hashed && parent != dentry && !prepend(path, " (deleted)", 10))
 		return false;
-	return walk_up(self, vfsmount - files->mount_vfsmount, dentry, path);
+	return walk_up(self, vfsmount - files->mount_vfsmount, dentry, steps, path);
 }
 
-size_t linux_file_path(const struct linux_files *files, uint64_t address,
+size_t linux_file_path(const struct linux_files *files, uint64_t address, unsigned *steps,
 		       char path[LINUX_PATH_SIZE])
 {
 	struct reader reader = {.files = files};
@@ -213,7 +216,7 @@ size_t linux_file_path(const struct linux_files *files, uint64_t address,
 	size_t length;
 
 	translation_cache_clear(&reader.cache);
-	if (!build_path(&reader, address, &buffer))
+	if (!build_path(&reader, address, steps, &buffer))
 		return 0;
 	length = LINUX_PATH_SIZE - 1 - buffer.begin;
 	memmove(path, path + buffer.begin, length);

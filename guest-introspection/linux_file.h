@@ -64,11 +64,16 @@ struct linux_file {
 /* What the struct file at `address` stands for. False, `out` untouched: not readable. */
 bool linux_file_read(const struct linux_files *files, uint64_t address, struct linux_file *out);
 
+/* What one path may cost, in steps from name to name. */
+#define LINUX_PATH_STEPS 4096u
+
 /* The path of the struct file at `address` from the root of all its mounts, as /proc/PID/maps
  * shows it to a process there, but nothing is escaped: " (deleted)" behind one that
  * is unlinked, "/memfd:name (deleted)", "anon_inode:[io_uring]". Terminated; bytes of a path may be
- * anything but 0. Its length, or 0 with `path` unspecified: not readable or too long. */
-size_t linux_file_path(const struct linux_files *files, uint64_t address,
+ * anything but 0. Its length, or 0 with `path` unspecified: not readable or too long. `steps` is
+ * what it may cost at most, LINUX_PATH_STEPS or what is left of a budget for many, and is lowered
+ * by what it did. */
+size_t linux_file_path(const struct linux_files *files, uint64_t address, unsigned *steps,
 		       char path[LINUX_PATH_SIZE]);
 
 #endif

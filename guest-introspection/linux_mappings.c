@@ -22,6 +22,9 @@
 #define NODE_LIMIT 65536u
 
 #define AREA_SIZE_LIMIT 512u
+/* For the paths of all of a process's mappings: 64 names each for the most that Linux allows. */
+#define PATH_STEPS_LIMIT (64u * 65536u)
+#define VDSO_SIZE_LIMIT (1u << 20)
 #define MM_CONTEXT_HAS_VSYSCALL 2u /* arch/x86/include/asm/mmu.h: bit 1 */
 /* arch/x86/entry/vsyscall/vsyscall_64.c */
 #define VSYSCALL_EMULATE 0u
@@ -40,6 +43,10 @@ struct walk {
 	uint64_t last_end;
 	unsigned areas;
 	bool ended; /* by the callback */
+	unsigned path_steps;
+	/* The last file's: segments of a program follow each other. */
+	uint64_t named_file;
+	struct linux_file file;
 	struct linux_mappings_walk result;
 	struct translation_cache cache;
 	char name[LINUX_PATH_SIZE];
@@ -107,6 +114,9 @@ gp_status_t linux_mappings_init(const struct linux_files *files, const struct sy
 		MEMBER("mm_struct", "start_stack", 8, false, mm_stack_start),
 		MEMBER("mm_struct", "context.flags", 0, true, mm_context_flags),
 		MEMBER("mm_struct", "pgd", 8, false, mm_page_tables),
+		MEMBER("mm_struct", "context.vdso_image", 8, true, mm_vdso),
+		MEMBER("vdso_image", "data", 8, true, vdso_bytes),
+		MEMBER("vdso_image", "size", 8, true, vdso_size),
 		MEMBER("vm_area_struct", "vm_start", 8, false, area_start),
 		MEMBER("vm_area_struct", "vm_end", 8, false, area_end),
 		MEMBER("vm_area_struct", "vm_mm", 8, false, area_mm),
@@ -190,7 +200,15 @@ static void name_area(struct walk *self, const uint8_t *area, struct linux_mappi
 	bool named = name && mappings->name_text != LINUX_MEMBER_MISSING;
 	uint64_t text = name + mappings->name_text;
 
+	if (mapping->file_address && mapping->file_address == self->named_file) {
+		mapping->kind = LINUX_MAPPING_FILE;
+		mapping->offset = linux_layout_value(area, size, mappings->area_offset, 8) << 12;
+		mapping->file = self->file;
+		if (!named || mappings->name_shares_tree)
+			return;
+	}
 	self->name[0] = '\0';
+	self->named_file = 0;
 	if (mapping->file_address) {
 		mapping->kind = LINUX_MAPPING_FILE;
 		mapping->offset = linux_layout_value(area, size, mappings->area_offset, 8) << 12;
@@ -198,8 +216,11 @@ static void name_area(struct walk *self, const uint8_t *area, struct linux_mappi
 		if (named && !mappings->name_shares_tree &&
 		    read_text(self, text, ANONYMOUS_NAME_LIMIT, "[anon_shmem:", "]"))
 			return;
-		if (!linux_file_path(mappings->files, mapping->file_address, self->name))
+		if (!linux_file_path(mappings->files, mapping->file_address, &self->path_steps,
+				     self->name))
 			self->name[0] = '\0';
+		self->named_file = mapping->file_address;
+		self->file = mapping->file;
 		return;
 	}
 	if (operations && (operations == mappings->special_operations ||
@@ -423,6 +444,7 @@ struct linux_mappings_walk linux_mappings_walk(const struct linux_mappings *mapp
 			    .mm = mm,
 			    .callback = callback,
 			    .context = context,
+			    .path_steps = PATH_STEPS_LIMIT,
 			    .result = {.complete = true}};
 
 	translation_cache_clear(&walk.cache);
@@ -457,4 +479,28 @@ bool linux_mappings_space(const struct linux_mappings *mappings, uint64_t mm,
 		return false;
 	*out = address_space_at(translation.gpa.value, files->space.mode);
 	return true;
+}
+
+bool linux_mappings_vdso(const struct linux_mappings *mappings, uint64_t mm,
+			 struct user_memory *out)
+{
+	const struct linux_files *files = mappings->files;
+	uint64_t image;
+	uint64_t bytes;
+	uint64_t size;
+
+	if (mappings->mm_vdso == LINUX_MEMBER_MISSING ||
+	    mappings->vdso_bytes == LINUX_MEMBER_MISSING ||
+	    mappings->vdso_size == LINUX_MEMBER_MISSING ||
+	    guest_read_virtual(&files->space, NULL, files->memory, gva(mm + mappings->mm_vdso),
+			       &image, sizeof(image)) != TRANSLATE_OK ||
+	    guest_read_virtual(&files->space, NULL, files->memory,
+			       gva(image + mappings->vdso_bytes), &bytes,
+			       sizeof(bytes)) != TRANSLATE_OK ||
+	    guest_read_virtual(&files->space, NULL, files->memory, gva(image + mappings->vdso_size),
+			       &size, sizeof(size)) != TRANSLATE_OK ||
+	    size == 0 || size > VDSO_SIZE_LIMIT || size > UINT64_MAX - bytes)
+		return false;
+	user_memory_init(out, files->memory, &files->space);
+	return user_memory_add(out, bytes, bytes + size, 0);
 }

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "guest-introspection/btf.h"
 #include "guest-introspection/linux_file.h"
+#include "guest-introspection/user_memory.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,6 +39,7 @@ struct linux_mappings {
 	uint32_t mm_stack_start;
 	uint32_t mm_context_flags;
 	uint32_t mm_page_tables;
+	uint32_t mm_vdso;
 	uint32_t area_start;
 	uint32_t area_end;
 	uint32_t area_mm;
@@ -50,6 +52,8 @@ struct linux_mappings {
 	uint32_t area_name;
 	uint32_t name_text;
 	uint32_t special_name;
+	uint32_t vdso_bytes;
+	uint32_t vdso_size;
 	uint32_t node_range_pivots;
 	uint32_t node_range_slots;
 	uint32_t node_allocation_pivots;
@@ -105,5 +109,10 @@ struct linux_mappings_walk linux_mappings_walk(const struct linux_mappings *mapp
  * untouched: not readable. */
 bool linux_mappings_space(const struct linux_mappings *mappings, uint64_t mm,
 			  struct address_space *out);
+
+/* The ELF image that is mapped as [vdso] in the processes that share `mm`, from the kernel's own
+ * copy: a process's page tables have it only once it was used. False, `out` untouched: none. */
+bool linux_mappings_vdso(const struct linux_mappings *mappings, uint64_t mm,
+			 struct user_memory *out);
 
 #endif
