@@ -1,0 +1,437 @@
+#include "guest-introspection/elf_symbols.h"
+
+#include "base/cleanup.h"
+#include "base/cursor.h"
+
+#include <elf.h>
+
+#define SECTION_LIMIT 65536u
+#define STRINGS_LIMIT (64u << 20)
+#define DYNAMIC_LIMIT 1024u
+#define HASH_LIMIT (1u << 17)
+#define PAGE_SIZE 4096u
+#define CHUNK_ENTRIES 170u /* of 24 bytes: about a page at a time */
+
+_Static_assert(sizeof(Elf64_Sym) == 24 && sizeof(Elf32_Sym) == 16, "System V ABI");
+_Static_assert(sizeof(Elf64_Shdr) == 64 && sizeof(Elf32_Shdr) == 40, "System V ABI");
+_Static_assert(sizeof(Elf64_Dyn) == 16 && sizeof(Elf32_Dyn) == 8, "System V ABI");
+
+struct reader {
+	const struct file_source *source;
+	const struct elf_image *image;
+	struct symbol_table table;
+	struct elf_symbols_result result;
+};
+
+static uint64_t take_word(struct cursor *cursor, bool is_64)
+{
+	return is_64 ? cursor_u64(cursor) : cursor_u32(cursor);
+}
+
+/* A string table, as far as it is at hand: pages that are not stay unmarked. */
+struct strings {
+	char *bytes;
+	uint8_t *present; /* a byte for each page of the file */
+	size_t size;
+	size_t skew; /* where in its first page the table begins */
+};
+
+static void strings_deinit(struct strings *strings)
+{
+	free(strings->bytes);
+	free(strings->present);
+}
+
+static gp_status_t strings_read(struct strings *out, const struct reader *self,
+				struct elf_part part, struct error *error)
+{
+	size_t size = part.size < STRINGS_LIMIT ? (size_t)part.size : STRINGS_LIMIT;
+	size_t skew = (size_t)(part.offset % PAGE_SIZE);
+	struct strings strings = {.bytes = calloc(1, size + 1),
+				  .present = calloc(1, (skew + size) / PAGE_SIZE + 1),
+				  .size = size,
+				  .skew = skew};
+
+	if (!strings.bytes || !strings.present) {
+		strings_deinit(&strings);
+		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the names of symbols");
+	}
+	for (size_t at = 0, step; at < size; at += step) {
+		step = PAGE_SIZE - (skew + at) % PAGE_SIZE;
+		if (step > size - at)
+			step = size - at;
+		strings.present[(skew + at) / PAGE_SIZE] =
+			file_source_read(self->source, part.offset + at, strings.bytes + at,
+					 step) == step;
+	}
+	*out = strings;
+	return GP_OK;
+}
+
+/* The string at `offset`; NULL when it is not wholly at hand. */
+static const char *strings_get(const struct strings *strings, uint64_t offset, size_t *length)
+{
+	const char *begin;
+	size_t room;
+
+	if (offset >= strings->size)
+		return NULL;
+	begin = strings->bytes + offset;
+	room = strings->size - (size_t)offset;
+	*length = strnlen(begin, room < SYMBOL_NAME_LIMIT ? room : SYMBOL_NAME_LIMIT);
+	if (*length == room)
+		return NULL; /* cut */
+	for (size_t page = (strings->skew + offset) / PAGE_SIZE;
+	     page <= (strings->skew + offset + *length) / PAGE_SIZE; page++)
+		if (!strings->present[page])
+			return NULL;
+	return begin;
+}
+
+struct elf_symbol {
+	uint32_t name;
+	uint8_t info;
+	uint16_t section;
+	uint64_t address;
+	uint64_t size;
+};
+
+static struct elf_symbol take_symbol(struct cursor *cursor, bool is_64)
+{
+	struct elf_symbol symbol;
+
+	symbol.name = cursor_u32(cursor);
+	if (!is_64) {
+		symbol.address = cursor_u32(cursor);
+		symbol.size = cursor_u32(cursor);
+	}
+	symbol.info = cursor_u8(cursor);
+	cursor_u8(cursor); /* visibility */
+	symbol.section = cursor_u16(cursor);
+	if (is_64) {
+		symbol.address = cursor_u64(cursor);
+		symbol.size = cursor_u64(cursor);
+	}
+	return symbol;
+}
+
+/* The letter of nm(1), 0 for what names nothing in memory. By segments, because the headers of
+ * sections are often not at hand. */
+static char symbol_kind(const struct elf_image *image, const struct elf_symbol *symbol)
+{
+	unsigned type = ELF64_ST_TYPE(symbol->info);
+	bool local = ELF64_ST_BIND(symbol->info) == STB_LOCAL;
+	bool weak = ELF64_ST_BIND(symbol->info) == STB_WEAK;
+
+	if (type != STT_FUNC && type != STT_NOTYPE && type != STT_OBJECT && type != STT_GNU_IFUNC)
+		return 0;
+	if (symbol->section == SHN_UNDEF || symbol->section >= SHN_LORESERVE)
+		return 0;
+	for (unsigned i = 0; i < image->segment_count; i++) {
+		const struct elf_segment *segment = &image->segments[i];
+
+		if (symbol->address < segment->address ||
+		    symbol->address - segment->address >= segment->memory_size)
+			continue;
+		if (segment->executable && type != STT_OBJECT)
+			return weak ? 'W' : local ? 't' : 'T';
+		if (weak)
+			return 'V';
+		if (!segment->writable)
+			return local ? 'r' : 'R';
+		if (symbol->address - segment->address >= segment->file_size)
+			return local ? 'b' : 'B';
+		return local ? 'd' : 'D';
+	}
+	return 0;
+}
+
+static gp_status_t add_symbol(struct reader *self, const struct strings *strings,
+			      const struct elf_symbol *symbol, struct error *error)
+{
+	char kind = symbol_kind(self->image, symbol);
+	const char *name;
+	size_t length;
+	gp_status_t status;
+
+	if (!kind)
+		return GP_OK;
+	name = strings_get(strings, symbol->name, &length);
+	if (!name) {
+		self->result.missing++;
+		return GP_OK;
+	}
+	if (length == 0)
+		return GP_OK;
+	status = symbol_table_add(&self->table, symbol->address, symbol->size, kind, name, length);
+	if (status == GP_ERR_NO_MEMORY)
+		return error_set(error, status, "no memory for the file's symbols");
+	if (status != GP_OK)
+		return error_set(error, status, "more than %u symbols, or names too long",
+				 SYMBOL_TABLE_LIMIT);
+	return GP_OK;
+}
+
+/* Reads the symbols of `entries` with their names in `names`. */
+static gp_status_t read_table(struct reader *self, struct elf_part entries, struct elf_part names,
+			      struct error *error)
+{
+	bool is_64 = self->image->is_64;
+	size_t entry_size = is_64 ? sizeof(Elf64_Sym) : sizeof(Elf32_Sym);
+	uint64_t count = entries.size / entry_size;
+	struct strings strings = {0};
+	gp_status_t status;
+
+	if (count > SYMBOL_TABLE_LIMIT)
+		return error_set(error, GP_ERR_OUT_OF_RANGE, "more than %u symbols",
+				 SYMBOL_TABLE_LIMIT);
+	status = strings_read(&strings, self, names, error);
+	if (status != GP_OK)
+		return status;
+	for (uint64_t i = 0; status == GP_OK && i < count;) {
+		uint8_t bytes[CHUNK_ENTRIES * sizeof(Elf64_Sym)];
+		uint64_t left = count - i < CHUNK_ENTRIES ? count - i : CHUNK_ENTRIES;
+		size_t size = file_source_read(self->source, entries.offset + i * entry_size, bytes,
+					       (size_t)left * entry_size);
+		size_t got = size / entry_size;
+		struct cursor cursor = cursor_over(bytes, got * entry_size);
+
+		for (size_t k = 0; status == GP_OK && k < got; k++) {
+			struct elf_symbol symbol = take_symbol(&cursor, is_64);
+
+			status = add_symbol(self, &strings, &symbol, error);
+		}
+		i += got;
+		if (got < left) {
+			/* Go on behind the page that is not there. */
+			uint64_t at = entries.offset + i * entry_size + size % entry_size;
+			uint64_t next = (at / PAGE_SIZE + 1) * PAGE_SIZE - entries.offset;
+			uint64_t skipped = (next + entry_size - 1) / entry_size - i;
+
+			if (skipped > count - i)
+				skipped = count - i;
+			self->result.missing += skipped;
+			i += skipped;
+		}
+	}
+	strings_deinit(&strings);
+	return status;
+}
+
+struct section {
+	uint32_t type;
+	uint32_t link;
+	struct elf_part part;
+};
+
+static bool read_section(const struct reader *self, uint64_t index, struct section *section)
+{
+	const struct elf_image *image = self->image;
+	size_t size = image->is_64 ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr);
+	uint8_t bytes[sizeof(Elf64_Shdr)];
+	struct cursor cursor = cursor_over(bytes, size);
+
+	if (index >= image->section_headers.size / size ||
+	    file_source_read(self->source, image->section_headers.offset + index * size, bytes,
+			     size) != size)
+		return false;
+	cursor_u32(&cursor); /* name */
+	section->type = cursor_u32(&cursor);
+	take_word(&cursor, image->is_64); /* flags */
+	take_word(&cursor, image->is_64); /* address */
+	section->part.offset = take_word(&cursor, image->is_64);
+	section->part.size = take_word(&cursor, image->is_64);
+	section->link = cursor_u32(&cursor);
+	return section->part.size <= INT64_MAX &&
+	       section->part.offset <= INT64_MAX - section->part.size;
+}
+
+/* The first section of `type`, with its strings. False: none at hand. */
+static bool find_section(const struct reader *self, uint32_t type, struct section *entries,
+			 struct section *names)
+{
+	size_t size = self->image->is_64 ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr);
+	uint64_t count = self->image->section_headers.size / size;
+
+	if (self->image->section_header_size != size)
+		return false;
+	for (uint64_t i = 0; i < count && i < SECTION_LIMIT; i++)
+		if (read_section(self, i, entries) && entries->type == type)
+			return read_section(self, entries->link, names) &&
+			       names->type == SHT_STRTAB;
+	return false;
+}
+
+/* What .dynamic says, as addresses of the file. 0: not said. */
+struct dynamic {
+	uint64_t symbols;
+	uint64_t strings;
+	uint64_t strings_size;
+	uint64_t entry_size;
+	uint64_t hash;
+	uint64_t gnu_hash;
+};
+
+static bool read_dynamic(const struct reader *self, uint64_t loaded_bias, struct dynamic *out)
+{
+	const struct elf_image *image = self->image;
+	size_t size = image->is_64 ? sizeof(Elf64_Dyn) : sizeof(Elf32_Dyn);
+	uint64_t count = image->dynamic.size / size;
+	struct dynamic dynamic = {0};
+
+	for (uint64_t i = 0; i < count && i < DYNAMIC_LIMIT; i++) {
+		uint8_t bytes[sizeof(Elf64_Dyn)];
+		struct cursor cursor = cursor_over(bytes, size);
+		uint64_t tag;
+		uint64_t value;
+		uint64_t address;
+		uint64_t offset;
+
+		if (file_source_read(self->source, image->dynamic.offset + i * size, bytes, size) !=
+		    size)
+			return false;
+		tag = take_word(&cursor, image->is_64);
+		value = take_word(&cursor, image->is_64);
+		/* The dynamic linker of glibc before 2.36 adds the bias to some of these. */
+		address = elf_image_offset(image, value, &offset) ? value : value - loaded_bias;
+		if (tag == DT_NULL)
+			break;
+		if (tag == DT_SYMTAB)
+			dynamic.symbols = address;
+		else if (tag == DT_STRTAB)
+			dynamic.strings = address;
+		else if (tag == DT_STRSZ)
+			dynamic.strings_size = value;
+		else if (tag == DT_SYMENT)
+			dynamic.entry_size = value;
+		else if (tag == DT_HASH)
+			dynamic.hash = address;
+		else if (tag == DT_GNU_HASH)
+			dynamic.gnu_hash = address;
+	}
+	*out = dynamic;
+	return dynamic.symbols && dynamic.strings && dynamic.strings_size;
+}
+
+static bool read_words(const struct reader *self, uint64_t address, uint32_t *words, unsigned count)
+{
+	uint64_t offset;
+
+	return elf_image_offset(self->image, address, &offset) &&
+	       file_source_read(self->source, offset, words, count * sizeof(*words)) ==
+		       count * sizeof(*words);
+}
+
+/* The symbols behind the hash table of DT_GNU_HASH: one more than the end of the last chain. */
+static uint64_t count_by_gnu_hash(const struct reader *self, uint64_t address)
+{
+	uint32_t
+		header[4]; /* buckets, first symbol in them, words of the bloom filter, its shift */
+	uint64_t buckets;
+	uint64_t chains;
+	uint32_t highest = 0;
+	uint32_t hash = 0;
+
+	if (!read_words(self, address, header, 4) || header[0] > HASH_LIMIT ||
+	    header[2] > HASH_LIMIT)
+		return 0;
+	buckets = address + 16 + (uint64_t)header[2] * (self->image->is_64 ? 8 : 4);
+	chains = buckets + (uint64_t)header[0] * 4;
+	for (uint32_t i = 0; i < header[0]; i++) {
+		uint32_t first;
+
+		if (!read_words(self, buckets + (uint64_t)i * 4, &first, 1))
+			return 0;
+		if (first > highest)
+			highest = first;
+	}
+	if (highest < header[1])
+		return header[1];
+	for (unsigned steps = 0; steps < HASH_LIMIT && highest < SYMBOL_TABLE_LIMIT; steps++) {
+		if (!read_words(self, chains + (uint64_t)(highest - header[1]) * 4, &hash, 1))
+			return 0;
+		highest++;
+		if (hash & 1)
+			return highest;
+	}
+	return 0;
+}
+
+static uint64_t count_dynamic(const struct reader *self, const struct dynamic *dynamic,
+			      uint64_t entry_size)
+{
+	uint32_t header[2];
+	uint64_t count = 0;
+
+	/* The symbols are those of DT_HASH's chains. */
+	if (dynamic->hash && read_words(self, dynamic->hash, header, 2))
+		return header[1];
+	if (dynamic->gnu_hash)
+		count = count_by_gnu_hash(self, dynamic->gnu_hash);
+	/* Without either at hand: linkers put the names right behind the symbols. */
+	if (!count && dynamic->strings > dynamic->symbols)
+		count = (dynamic->strings - dynamic->symbols) / entry_size;
+	return count;
+}
+
+static gp_status_t read_by_dynamic(struct reader *self, uint64_t loaded_bias, struct error *error)
+{
+	uint64_t entry_size = self->image->is_64 ? sizeof(Elf64_Sym) : sizeof(Elf32_Sym);
+	struct dynamic dynamic;
+	struct elf_part entries;
+	struct elf_part names;
+	uint64_t count;
+
+	if (!read_dynamic(self, loaded_bias, &dynamic) ||
+	    (dynamic.entry_size && dynamic.entry_size != entry_size) ||
+	    !elf_image_offset(self->image, dynamic.symbols, &entries.offset) ||
+	    !elf_image_offset(self->image, dynamic.strings, &names.offset))
+		return GP_OK;
+	count = count_dynamic(self, &dynamic, entry_size);
+	if (count > SYMBOL_TABLE_LIMIT)
+		return GP_OK;
+	entries.size = count * entry_size;
+	names.size = dynamic.strings_size;
+	self->result.dynamic = true;
+	return read_table(self, entries, names, error);
+}
+
+static gp_status_t read_tables(struct reader *self, uint64_t loaded_bias, struct error *error)
+{
+	struct section entries;
+	struct section names;
+	gp_status_t status = GP_OK;
+
+	if (find_section(self, SHT_SYMTAB, &entries, &names)) {
+		self->result.full = true;
+		status = read_table(self, entries.part, names.part, error);
+	}
+	if (status != GP_OK || (self->result.full && !self->result.missing && self->table.count))
+		return status;
+	if (find_section(self, SHT_DYNSYM, &entries, &names)) {
+		self->result.dynamic = true;
+		return read_table(self, entries.part, names.part, error);
+	}
+	return read_by_dynamic(self, loaded_bias, error);
+}
+
+gp_status_t elf_symbols_read(const struct file_source *source, const struct elf_image *image,
+			     uint64_t loaded_bias, struct symbol_table *out,
+			     struct elf_symbols_result *result, struct error *error)
+{
+	struct reader reader = {.source = source, .image = image};
+	gp_status_t status;
+
+	symbol_table_init(&reader.table);
+	status = read_tables(&reader, loaded_bias, error);
+	if (status == GP_OK && reader.table.count == 0)
+		status = error_set(error, GP_ERR_NOT_FOUND, "no symbols are at hand");
+	if (status != GP_OK) {
+		symbol_table_deinit(&reader.table);
+		return status;
+	}
+	symbol_table_finish(&reader.table);
+	*out = reader.table;
+	*result = reader.result;
+	return GP_OK;
+}

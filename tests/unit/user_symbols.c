@@ -1,0 +1,383 @@
+/* Symbols and build ids of user programs, out of page caches and memory of real guests. */
+#include "base/cleanup.h"
+#include "guest-introspection/elf_symbols.h"
+#include "guest-introspection/symbols_file.h"
+#include "guest-introspection/user_memory.h"
+#include "tests/unit/tasks_image.h"
+
+#include <elf.h>
+
+/* One executable mapping, and all of its file in the process. */
+struct program {
+	struct linux_mapping mapping;
+	char path[LINUX_PATH_SIZE];
+	bool found;
+	bool (*wanted)(const struct linux_mapping *mapping, const void *argument);
+	const void *argument;
+};
+
+static bool look_for_program(void *context, const struct linux_mapping *mapping)
+{
+	struct program *program = context;
+
+	if (!mapping->executable || !program->wanted(mapping, program->argument))
+		return true;
+	program->mapping = *mapping;
+	snprintf(program->path, sizeof(program->path), "%s", mapping->name);
+	program->mapping.name = program->path;
+	program->found = true;
+	return false;
+}
+
+static bool has_name(const struct linux_mapping *mapping, const void *name)
+{
+	return strcmp(mapping->name, name) == 0;
+}
+
+static bool holds_address(const struct linux_mapping *mapping, const void *address)
+{
+	uint64_t value = *(const uint64_t *)address;
+
+	return value >= mapping->start && value < mapping->end;
+}
+
+static bool find_program(const struct tasks_image *image, uint64_t mm,
+			 bool (*wanted)(const struct linux_mapping *, const void *),
+			 const void *argument, struct program *out)
+{
+	*out = (struct program){.wanted = wanted, .argument = argument};
+	linux_mappings_walk(&image->mappings, mm, look_for_program, out);
+	return out->found;
+}
+
+struct file_pieces {
+	const char *path;
+	struct user_memory *memory;
+};
+
+static bool add_piece(void *context, const struct linux_mapping *mapping)
+{
+	struct file_pieces *pieces = context;
+
+	if (strcmp(mapping->name, pieces->path) == 0 && !mapping->writable)
+		user_memory_add(pieces->memory, mapping->start, mapping->end, mapping->offset);
+	return true;
+}
+
+/* The text symbols of `table` that `other`, whose are at addresses `bias` higher, has not. */
+static size_t missing_text(const struct symbol_table *table, const struct symbol_table *other)
+{
+	size_t missing = 0;
+
+	for (size_t i = 0; i < table->count; i++) {
+		struct symbol one = symbol_table_get(table, i);
+		bool found = false;
+		size_t low = 0;
+		size_t high = other->count;
+
+		if (!symbol_kind_is_text(one.kind))
+			continue;
+		while (low < high) {
+			size_t middle = low + (high - low) / 2;
+
+			if (symbol_table_get(other, middle).start < one.start)
+				low = middle + 1;
+			else
+				high = middle;
+		}
+		for (; low < other->count && !found; low++) {
+			struct symbol two = symbol_table_get(other, low);
+
+			if (two.start != one.start)
+				break;
+			found = strcmp(one.name, two.name) == 0 && symbol_kind_is_text(two.kind);
+		}
+		missing += !found;
+	}
+	return missing;
+}
+
+static uint64_t mm_of(const struct tasks_image *image, unsigned pid)
+{
+	for (unsigned i = 0; i < image->process_count; i++)
+		if (image->processes[i].pid == pid)
+			return image->processes[i].mm;
+	return 0;
+}
+
+/* Names of the copies in the images' files/. */
+static const char *const libc_path = "/lib/x86_64-linux-gnu/libc.so.6";
+static const char *const paths[] = {
+	"/bin/tasks-static-fp",        "/bin/tasks-static-nofp",
+	"/bin/tasks-dynamic-fp",       "/bin/tasks-dynamic-nofp",
+	"/bin/tasks-static-32",        "/lib/x86_64-linux-gnu/libc.so.6",
+	"/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+};
+
+static void read_host_copy(const struct tasks_image *image, const char *path, char **bytes,
+			   size_t *size, struct symbol_table *table)
+{
+	struct error error = {0};
+	char name[300];
+
+	snprintf(name, sizeof(name), "files/%.255s", strrchr(path, '/') + 1);
+	*bytes = tasks_image_text(image->base.name, name, size);
+	cr_assert(*bytes, "%s", name);
+	if (symbols_file_parse(*bytes, *size, (struct symbols_base){0}, table, &error) != GP_OK)
+		symbol_table_init(table);
+}
+
+/* Whether .note.gnu.build-id of a whole file says the same. */
+static bool has_build_id(const char *bytes, size_t size, const struct elf_image *image)
+{
+	static const uint8_t header[] = {4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0, 'G', 'N', 'U', 0};
+	const char *found = memmem(bytes, size, header, sizeof(header));
+
+	return image->build_id_size == 20 && found &&
+	       memcmp(found + sizeof(header), image->build_id, 20) == 0;
+}
+
+Test(user_symbols, programs_out_of_the_page_cache_equal_whole_files)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = tasks_image_list(names);
+
+	for (unsigned i = 0; i < count; i++) {
+		struct tasks_image image;
+		unsigned files = 0;
+		size_t symbols = 0;
+
+		if (!tasks_image_init(&image, names[i]))
+			continue;
+		for (unsigned p = 0; p < sizeof(paths) / sizeof(paths[0]); p++) {
+			struct program program = {0};
+			struct linux_cached_file cached;
+			struct elf_image elf;
+			struct symbol_table table;
+			struct symbol_table truth;
+			struct elf_symbols_result result;
+			struct error error = {0};
+			AUTO_FREE char *bytes = NULL;
+			size_t size;
+
+			for (unsigned k = 0; k < image.process_count && !program.found; k++)
+				if (image.processes[k].mm)
+					find_program(&image, image.processes[k].mm, has_name,
+						     paths[p], &program);
+			if (!program.found)
+				continue;
+			read_host_copy(&image, paths[p], &bytes, &size, &truth);
+			linux_cached_file_init(&cached, &image.cache, &program.mapping.file);
+			cr_assert_eq(elf_image_read(&cached.source, &elf, &error), GP_OK, "%s: %s",
+				     paths[p], error.text);
+			cr_assert(has_build_id(bytes, size, &elf), "%s", paths[p]);
+			cr_assert_eq(
+				elf_symbols_read(&cached.source, &elf, 0, &table, &result, &error),
+				GP_OK, "%s: %s", paths[p], error.text);
+			cr_assert_eq(result.missing, 0);
+			cr_assert_gt(table.count, 10);
+			cr_assert_eq(missing_text(&truth, &table), 0, "%s: %zu not found", paths[p],
+				     missing_text(&truth, &table));
+			cr_assert_eq(missing_text(&table, &truth), 0, "%s: %zu too many", paths[p],
+				     missing_text(&table, &truth));
+			symbols += table.count;
+			files++;
+			symbol_table_deinit(&table);
+			symbol_table_deinit(&truth);
+		}
+		cr_assert_geq(files, 6, "%s: %u", names[i], files);
+		cr_log_info("%s: %u files, %zu symbols equal", names[i], files, symbols);
+		tasks_image_deinit(&image);
+	}
+}
+
+/* The symbol of a linear address in a process, by its mappings. */
+static void name_address(const struct tasks_image *image, uint64_t mm, uint64_t address, char *name,
+			 size_t size)
+{
+	struct program program;
+	struct linux_cached_file cached;
+	struct elf_image elf;
+	struct symbol_table table;
+	struct elf_symbols_result result;
+	struct symbol symbol;
+	uint64_t bias;
+
+	snprintf(name, size, "?");
+	if (!find_program(image, mm, holds_address, &address, &program))
+		return;
+	linux_cached_file_init(&cached, &image->cache, &program.mapping.file);
+	if (elf_image_read(&cached.source, &elf, NULL) != GP_OK ||
+	    !elf_image_bias(&elf, program.mapping.start, program.mapping.offset, true, &bias) ||
+	    elf_symbols_read(&cached.source, &elf, 0, &table, &result, NULL) != GP_OK)
+		return;
+	if (symbol_table_find(&table, address - bias, &symbol))
+		snprintf(name, size, "%s", symbol.name);
+	symbol_table_deinit(&table);
+}
+
+Test(user_symbols, known_call_trees_are_named)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = tasks_image_list(names);
+
+	for (unsigned i = 0; i < count; i++) {
+		struct tasks_image image;
+		AUTO_FREE char *truth = NULL;
+		char *line;
+		char *rest;
+		unsigned frames = 0;
+
+		if (!tasks_image_init(&image, names[i]))
+			continue;
+		truth = tasks_image_text(names[i], "calltrees", NULL);
+		cr_assert(truth);
+		for (line = strtok_r(truth, "\n", &rest); line;
+		     line = strtok_r(NULL, "\n", &rest)) {
+			unsigned pid = (unsigned)strtoul(line, NULL, 10);
+			char *words;
+			char *word = strtok_r(line, " ", &words);
+
+			/* One of each program is enough, at 3000 symbols a frame. */
+			if (!strstr(words, " raw "))
+				continue;
+			for (; word; word = strtok_r(NULL, " ", &words)) {
+				char *at = strchr(word, '@');
+				char name[256];
+
+				if (!at || *word == '?' || at[1] == '?')
+					continue;
+				*at = '\0';
+				/* A return address is behind its call. */
+				name_address(&image, mm_of(&image, pid),
+					     strtoull(at + 1, NULL, 16) - 1, name, sizeof(name));
+				cr_assert_str_eq(name, word, "%s: process %u: %s is not %s",
+						 names[i], pid, at + 1, word);
+				frames++;
+			}
+		}
+		cr_assert_geq(frames, 40, "%s: %u", names[i], frames);
+		cr_log_info("%s: %u frames named", names[i], frames);
+		tasks_image_deinit(&image);
+	}
+}
+
+Test(user_symbols, the_vdso_is_read_out_of_memory)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = tasks_image_list(names);
+
+	for (unsigned i = 0; i < count; i++) {
+		struct tasks_image image;
+		unsigned with_64 = 0;
+		unsigned with_32 = 0;
+
+		if (!tasks_image_init(&image, names[i]))
+			continue;
+		for (unsigned k = 0; k < image.process_count; k++) {
+			struct program program;
+			struct user_memory memory;
+			struct user_memory own;
+			struct address_space space;
+			struct elf_image elf;
+			struct elf_image touched;
+			struct symbol_table table;
+			struct elf_symbols_result result;
+			struct symbol symbol;
+			struct error error = {0};
+			uint64_t bias;
+
+			if (!image.processes[k].mm || !find_program(&image, image.processes[k].mm,
+								    has_name, "[vdso]", &program))
+				continue;
+			cr_assert(linux_mappings_vdso(&image.mappings, image.processes[k].mm,
+						      &memory));
+			cr_assert_eq(elf_image_read(&memory.source, &elf, &error), GP_OK, "%s",
+				     error.text);
+			cr_assert(elf_image_bias(&elf, program.mapping.start, 0, true, &bias));
+			cr_assert_eq(bias, program.mapping.start);
+			cr_assert_gt(elf.build_id_size, 0);
+			cr_assert_eq(
+				elf_symbols_read(&memory.source, &elf, 0, &table, &result, &error),
+				GP_OK, "%s", error.text);
+			cr_assert(symbol_table_find_name(
+				&table, elf.is_64 ? "__vdso_clock_gettime" : "__kernel_vsyscall",
+				&symbol));
+			cr_assert(symbol_table_find(&table, symbol.start, &symbol));
+			*(elf.is_64 ? &with_64 : &with_32) += 1;
+			symbol_table_deinit(&table);
+			/* A process that used it has the same in its own memory. */
+			cr_assert(linux_mappings_space(&image.mappings, image.processes[k].mm,
+						       &space));
+			user_memory_init(&own, image.base.memory, &space);
+			cr_assert(user_memory_add(&own, program.mapping.start, program.mapping.end,
+						  0));
+			if (elf_image_read(&own.source, &touched, NULL) == GP_OK)
+				cr_assert_eq(memcmp(&touched, &elf, sizeof(elf)), 0);
+		}
+		cr_assert_geq(with_64, 40, "%s: %u", names[i], with_64);
+		cr_log_info("%s: vDSO of %u 64-bit and %u 32-bit processes", names[i], with_64,
+			    with_32);
+		tasks_image_deinit(&image);
+	}
+}
+
+/* Without a page cache: what the process itself has of its C library. */
+Test(user_symbols, dynamic_symbols_out_of_memory_are_those_of_the_file)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = tasks_image_list(names);
+
+	for (unsigned i = 0; i < count; i++) {
+		struct tasks_image image;
+		unsigned read = 0;
+		size_t symbols = 0;
+
+		if (!tasks_image_init(&image, names[i]))
+			continue;
+		for (unsigned k = 0; k < image.process_count; k++) {
+			struct program program;
+			struct user_memory memory;
+			struct file_pieces pieces = {.path = libc_path, .memory = &memory};
+			struct address_space space;
+			struct elf_image elf;
+			struct symbol_table table;
+			struct symbol_table truth;
+			struct elf_symbols_result result;
+			struct error error = {0};
+			AUTO_FREE char *bytes = NULL;
+			size_t size;
+			uint64_t bias;
+
+			if (!image.processes[k].mm || !find_program(&image, image.processes[k].mm,
+								    has_name, libc_path, &program))
+				continue;
+			cr_assert(linux_mappings_space(&image.mappings, image.processes[k].mm,
+						       &space));
+			user_memory_init(&memory, image.base.memory, &space);
+			linux_mappings_walk(&image.mappings, image.processes[k].mm, add_piece,
+					    &pieces);
+			cr_assert_gt(memory.count, 2);
+			if (elf_image_read(&memory.source, &elf, NULL) != GP_OK)
+				continue;
+			cr_assert(elf_image_bias(&elf, program.mapping.start,
+						 program.mapping.offset, true, &bias));
+			read_host_copy(&image, libc_path, &bytes, &size, &truth);
+			cr_assert(has_build_id(bytes, size, &elf));
+			cr_assert_eq(elf_symbols_read(&memory.source, &elf, bias, &table, &result,
+						      &error),
+				     GP_OK, "%s", error.text);
+			cr_assert(!result.full);
+			cr_assert_eq(missing_text(&table, &truth), 0);
+			cr_assert_leq(missing_text(&truth, &table), result.missing);
+			symbols += table.count;
+			read++;
+			symbol_table_deinit(&table);
+			symbol_table_deinit(&truth);
+		}
+		cr_assert_geq(read, 5, "%s: %u", names[i], read);
+		cr_log_info("%s: %zu symbols of the C library in %u processes' memory", names[i],
+			    symbols, read);
+		tasks_image_deinit(&image);
+	}
+}
