@@ -1,7 +1,7 @@
 #include "fxt/sample.h"
 
-/* 11 single words would be all flags; the stack's count is one of them. */
-_Static_assert(FXT_SAMPLE_WORDS(0) == 2 + 11, "header, flags, one word per known bit");
+/* 12 single words would be all flags; the stack's count is one of them. */
+_Static_assert(FXT_SAMPLE_WORDS(0) == 2 + 12, "header, flags, one word per known bit");
 _Static_assert(FXT_SAMPLE_WORDS(FXT_SAMPLE_DEPTH_MAX) <= FXT_RECORD_WORDS_MAX &&
 		       FXT_SAMPLE_WORDS(FXT_SAMPLE_DEPTH_MAX) * 8 <= FXT_STRING_BYTES_MAX,
 	       "the deepest sample fits in one record");
@@ -13,7 +13,8 @@ size_t fxt_sample_encode(const struct fxt_sample *sample, uint64_t *words, size_
 	uint64_t *next = words + 2;
 	size_t size;
 
-	if ((flags & ~FXT_SAMPLE_KNOWN_FLAGS) != 0 || depth > FXT_SAMPLE_DEPTH_MAX)
+	if ((flags & ~FXT_SAMPLE_KNOWN_FLAGS) != 0 || depth > FXT_SAMPLE_DEPTH_MAX ||
+	    ((flags & FXT_SAMPLE_KERNEL_FRAMES) && sample->kernel_frames > depth))
 		return 0;
 	/* Every field is one word and the stack's program counters: checked once, here. */
 	size = 2 + (size_t)__builtin_popcountll(flags) + depth;
@@ -49,6 +50,8 @@ size_t fxt_sample_encode(const struct fxt_sample *sample, uint64_t *words, size_
 		*next++ = sample->address_space;
 	if (flags & FXT_SAMPLE_ADDRESSING)
 		*next++ = sample->addressing;
+	if (flags & FXT_SAMPLE_KERNEL_FRAMES)
+		*next++ = sample->kernel_frames;
 	return size;
 }
 
@@ -108,6 +111,11 @@ const char *fxt_sample_decode(const struct fxt_blob *blob, struct fxt_sample *sa
 		result.address_space = *next++;
 	if (flags & FXT_SAMPLE_ADDRESSING)
 		result.addressing = *next++;
+	if (flags & FXT_SAMPLE_KERNEL_FRAMES) {
+		result.kernel_frames = *next++;
+		if (result.kernel_frames > result.depth)
+			return "a sample has more kernel frames than frames";
+	}
 	if (left != 0 && result.unknown_flags == 0)
 		return "a sample's payload goes on behind its last field";
 	*sample = result;

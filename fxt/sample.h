@@ -17,7 +17,9 @@
  *              8 why the stack ended                enum fxt_stack_end
  *              9 address space                      physical address of the root page table
  *             10 addressing mode                    enum fxt_addressing
- *          11-63 not assigned
+ *             11 kernel frames                      the frames before this index are the kernel's,
+ *                                                   the others are of the program that it serves
+ *          12-63 not assigned
  *
  * Bits that a reader does not know: their fields lie behind all the ones it knows, because fields
  * come in bit order. It takes what it knows, ignores the rest of the payload, and says which
@@ -43,8 +45,9 @@ enum fxt_sample_flag {
 	FXT_SAMPLE_STACK_END = 1 << 8,
 	FXT_SAMPLE_ADDRESS_SPACE = 1 << 9,
 	FXT_SAMPLE_ADDRESSING = 1 << 10,
+	FXT_SAMPLE_KERNEL_FRAMES = 1 << 11,
 };
-#define FXT_SAMPLE_KNOWN_FLAGS 0x7ffull
+#define FXT_SAMPLE_KNOWN_FLAGS 0xfffull
 
 /* What the vCPU was doing at the tick. */
 enum fxt_sample_mode {
@@ -96,11 +99,12 @@ struct fxt_sample {
 	uint64_t stack_end;
 	uint64_t address_space;
 	uint64_t addressing;
+	uint64_t kernel_frames; /* <= depth */
 	uint64_t unknown_flags; /* set by fxt_sample_decode(); ignored by fxt_sample_encode() */
 };
 
 /* The most words a sample of `depth` frames takes: for scratch memory. */
-#define FXT_SAMPLE_WORDS(depth) (13 + (depth))
+#define FXT_SAMPLE_WORDS(depth) (14 + (depth))
 
 /* Encodes the blob record. Returns its words, or 0: too little room, too deep, or a flag set that
  * has no meaning. Any thread, also with a vCPU stopped. */

@@ -5,6 +5,7 @@
 #include "fxt/record.h"
 #include "guest-introspection/translate.h"
 #include "guest-introspection/unwind.h"
+#include "sampler/guest_view.h"
 
 #include <signal.h>
 
@@ -22,6 +23,10 @@ struct stop {
 	struct unwind_stack stack;
 	uint64_t mode;
 	uint64_t addressing;
+	struct guest_knowledge *knowledge; /* NULL: nothing is known of the guest's kernel (yet) */
+	struct translation_cache cache;    /* of its own page tables */
+	bool task_known;                   /* which task runs, without doubt */
+	struct linux_task task;
 	uint64_t pcs[GP_SAMPLER_DEPTH_MAX];
 };
 
@@ -80,22 +85,45 @@ static bool may_be_idle(const struct guest_cpu *cpu, const struct guest_memory *
 	       opcode == OPCODE_HLT;
 }
 
+/* Which task runs. One that its page tables contradict is in the middle of a switch: better none
+ * than the wrong one. */
+static void identify(unsigned vcpu, struct stop *stop)
+{
+	struct guest_knowledge *knowledge = stop->knowledge;
+
+	stop->task_known = false;
+	if (!knowledge || !knowledge->tasks_known || vcpu >= knowledge->vcpu_count)
+		return;
+	translation_cache_clear(&stop->cache);
+	stop->task_known =
+		linux_task_current(&knowledge->tasks, stop->memory, &stop->cache, stop->cpu,
+				   &knowledge->remembered[vcpu], &stop->task) == LINUX_TASK_FOUND &&
+		stop->task.check != LINUX_TASK_CONTRADICTED;
+}
+
 static void look(struct sampler_target *target, unsigned vcpu, unsigned depth, struct stop *stop)
 {
 	const struct guest_cpu *cpu = stop->cpu;
 
 	stop->state = SAMPLER_VCPU_RUNNING;
+	stop->knowledge = atomic_load_explicit(&target->knowledge, memory_order_acquire);
+	stop->task_known = false;
 	stop->addressing = addressing_value(cpu);
 	if (target->ops->vcpu_state && may_be_idle(cpu, stop->memory))
 		stop->state = target->ops->vcpu_state(target, vcpu);
 	if (stop->state == SAMPLER_VCPU_RUNNING) {
 		stop->mode = cpu->cpl == 3 ? FXT_MODE_GUEST_USER : FXT_MODE_GUEST_KERNEL;
-		stop->stack = guest_unwind(stop->memory, NULL, cpu, stop->pcs, depth);
+		identify(vcpu, stop);
+		stop->stack =
+			guest_unwind(stop->memory, stop->knowledge ? stop->knowledge->unwind : NULL,
+				     cpu, stop->pcs, depth);
 		return;
 	}
+	if (stop->state == SAMPLER_VCPU_HALTED)
+		identify(vcpu, stop);
 	stop->mode = stop->state == SAMPLER_VCPU_HALTED ? FXT_MODE_HALTED : FXT_MODE_NOT_STARTED;
 	stop->pcs[0] = cpu->cs.base + cpu->rip;
-	stop->stack = (struct unwind_stack){.count = 1};
+	stop->stack = (struct unwind_stack){.count = 1, .user_frame = 1};
 }
 
 static void count(_Atomic uint64_t *counter, uint64_t more)
@@ -218,11 +246,30 @@ void capture_settle(struct sampler_vcpu *vcpu)
 		vcpu->open_continuation = 0;
 }
 
+/* Ticks that the session does not want, because of what runs. */
+static void pass_over(struct sampler_vcpu *vcpu)
+{
+	uint64_t overflowed = vcpu->overflowed, passed = overflowed - vcpu->overflowed_counted;
+	unsigned head = vcpu->head;
+
+	atomic_signal_fence(memory_order_acquire);
+	while (vcpu->tail != head) {
+		passed += vcpu->runs[vcpu->tail].count;
+		vcpu->tail = (vcpu->tail + 1) % PENDING_RUNS;
+	}
+	vcpu->overflowed_counted = overflowed;
+	count(&vcpu->filtered, passed);
+}
+
 /* Closes what is pending; producing. */
 static void finish(struct sampler_vcpu *vcpu)
 {
-	struct pending_run last = write_partials(vcpu);
+	struct pending_run last = {0};
 
+	if (vcpu->session->filter.active)
+		pass_over(vcpu);
+	else
+		last = write_partials(vcpu);
 	if (last.count) {
 		/* The session ends before this tick's stop: the record closes what is open and
 		 * says that nobody looked. */
@@ -269,6 +316,39 @@ static void stop_producing(struct sampler_vcpu *vcpu)
 	}
 }
 
+static bool name_matches(const struct session_filter *filter, const char *name)
+{
+	for (size_t i = 0; i < filter->name_count; i++)
+		if (!memcmp(filter->names[i], name, LINUX_TASK_NAME_SIZE))
+			return true;
+	return false;
+}
+
+static bool id_matches(const uint64_t *ids, size_t count, int32_t id)
+{
+	for (size_t i = 0; i < count; i++)
+		if (ids[i] == (uint64_t)(int64_t)id)
+			return true;
+	return false;
+}
+
+/* Whether the session wants samples of what runs. Who cannot be told is not wanted. */
+static bool passes(const struct session_filter *filter, struct stop *stop)
+{
+	char leader[LINUX_TASK_NAME_SIZE];
+
+	if (!filter->active)
+		return true;
+	if (!stop->task_known)
+		return false;
+	return id_matches(filter->processes, filter->process_count, stop->task.pid) ||
+	       id_matches(filter->threads, filter->thread_count, stop->task.tid) ||
+	       (filter->name_count && (name_matches(filter, stop->task.name) ||
+				       (linux_task_name(&stop->knowledge->tasks, stop->memory,
+							&stop->cache, stop->task.leader, leader) &&
+					name_matches(filter, leader))));
+}
+
 static void publish_registers(struct sampler_vcpu *vcpu, const struct guest_cpu *cpu)
 {
 	if (atomic_load_explicit(&vcpu->snapshot_state, memory_order_acquire) != SNAPSHOT_WANTED)
@@ -277,7 +357,16 @@ static void publish_registers(struct sampler_vcpu *vcpu, const struct guest_cpu 
 	atomic_store_explicit(&vcpu->snapshot_state, SNAPSHOT_TAKEN, memory_order_release);
 }
 
-static void capture_session(struct sampler_vcpu *vcpu, const struct stop *stop)
+/* What is written besides the sample: who the task is, if that is new. */
+static void write_names(struct sampler_vcpu *vcpu, struct stop *stop, uint64_t now)
+{
+	if (stop->task_known)
+		task_names_write(&vcpu->names, &vcpu->ring, &stop->knowledge->tasks, stop->memory,
+				 &stop->cache, &stop->task, FXT_SAMPLE_WORDS(stop->stack.count),
+				 now);
+}
+
+static void capture_session(struct sampler_vcpu *vcpu, struct stop *stop)
 {
 	unsigned max_depth = vcpu->session->max_depth;
 	struct pending_run last;
@@ -285,8 +374,15 @@ static void capture_session(struct sampler_vcpu *vcpu, const struct stop *stop)
 
 	vcpu->producing = true;
 	atomic_signal_fence(memory_order_seq_cst);
+	if (!passes(&vcpu->session->filter, stop)) {
+		pass_over(vcpu);
+		publish_registers(vcpu, stop->cpu);
+		stop_producing(vcpu);
+		return;
+	}
 	last = write_partials(vcpu);
 	if (last.count) {
+		write_names(vcpu, stop, last.last);
 		sample = (struct fxt_sample){
 			.flags = FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_STACK | FXT_SAMPLE_VCPU |
 				 FXT_SAMPLE_MODE | FXT_SAMPLE_STACK_END | FXT_SAMPLE_ADDRESS_SPACE |
@@ -306,6 +402,17 @@ static void capture_session(struct sampler_vcpu *vcpu, const struct stop *stop)
 			.address_space = stop->cpu->cr3,
 			.addressing = stop->addressing,
 		};
+		if (stop->task_known) {
+			sample.flags |= FXT_SAMPLE_PROCESS | FXT_SAMPLE_THREAD;
+			sample.process = (uint32_t)stop->task.pid;
+			sample.thread = (uint32_t)stop->task.tid;
+		}
+		if (stop->mode == FXT_MODE_GUEST_KERNEL &&
+		    stop->stack.user_frame < stop->stack.count &&
+		    stop->stack.user_frame <= max_depth) {
+			sample.flags |= FXT_SAMPLE_KERNEL_FRAMES;
+			sample.kernel_frames = stop->stack.user_frame;
+		}
 		if (sample.depth > max_depth) {
 			sample.depth = max_depth;
 			sample.stack_end = FXT_STACK_END_DEPTH;

@@ -1,33 +1,17 @@
 #include "sampler/namer.h"
 
 #include "fxt/record.h"
-#include "guest-introspection/kallsyms.h"
-#include "guest-introspection/translate.h"
+#include "fxt/sample.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define SYMBOLS_PER_CALL 64
 
 enum address_mark { MARK_NEW, MARK_DONE };
 
-gp_status_t namer_init(struct namer *namer, const struct namer_config *config)
+void namer_init(struct namer *namer, const struct namer_config *config)
 {
-	struct sampler_target *target = config->session->target;
-
-	*namer = (struct namer){
-		.config = *config,
-		.memory = target->ops->memory(target),
-		.vcpu_count = config->session->vcpu_count,
-	};
-	symbol_table_init(&namer->kernel_symbols);
-	error_set(&namer->no_names, GP_ERR_NOT_FOUND, "no sample has been taken");
-	namer->cpus = calloc(namer->vcpu_count, sizeof(*namer->cpus));
-	namer->cpu_known = calloc(namer->vcpu_count, sizeof(*namer->cpu_known));
-	if (namer->cpus && namer->cpu_known)
-		return GP_OK;
-	namer_deinit(namer);
-	return GP_ERR_NO_MEMORY;
+	*namer = (struct namer){.config = *config};
 }
 
 void namer_deinit(struct namer *namer)
@@ -36,11 +20,6 @@ void namer_deinit(struct namer *namer)
 		address_set_deinit(&namer->addresses[kind]);
 		address_set_deinit(&namer->written[kind]);
 	}
-	symbol_table_deinit(&namer->kernel_symbols);
-	free(namer->cpus);
-	free(namer->cpu_known);
-	namer->cpus = NULL;
-	namer->cpu_known = NULL;
 }
 
 static void see_address(struct namer *namer, enum address_kind kind, uint64_t address)
@@ -57,8 +36,12 @@ static void see_sample(struct namer *namer, const struct fxt_sample *sample)
 
 	for (size_t i = 0; i < sample->depth; i++) {
 		/* A return address is behind its call, which may be the function's last byte. */
-		uint64_t address = sample->stack[i] - (i ? 1 : 0);
+		bool exact = i == 0;
+		uint64_t address;
 
+		if ((sample->flags & FXT_SAMPLE_KERNEL_FRAMES) && i == sample->kernel_frames)
+			user = exact = true;
+		address = sample->stack[i] - (exact ? 0 : 1);
 		see_address(namer,
 			    user || address >= GUEST_KERNEL_HALF ? ADDRESS_VIRTUAL
 								 : ADDRESS_STARTUP,
@@ -89,21 +72,26 @@ void namer_see_records(struct namer *namer, const uint64_t *words, size_t count)
 	}
 }
 
-/* Finds the name of an address. `out` is at the addresses that the samples have. */
+/* Finds the name of an address; the view is locked. `out` is at the addresses that the samples
+ * have. */
 static bool find_name(const struct namer *namer, enum address_kind kind, uint64_t address,
 		      struct fxt_symbol *out)
 {
-	uint64_t slide = namer->kernel.text_base - namer->kernel_physical;
 	const struct namer_config *config = &namer->config;
-	struct symbol symbol;
+	const struct guest_view *view = config->view;
+	uint64_t slide = view->kernel.text_base - view->kernel_physical;
 	uint32_t symbol_kind = FXT_SYMBOL_KERNEL;
-	bool found = false;
+	struct symbol symbol;
+	bool found = false, module;
 
-	if (kind == ADDRESS_VIRTUAL && address >= GUEST_KERNEL_HALF && namer->symbols_read)
-		found = symbol_table_find(&namer->kernel_symbols, address, &symbol);
-	if (!found && kind == ADDRESS_STARTUP && namer->symbols_read && namer->kernel_physical &&
-	    address >= namer->kernel_physical &&
-	    symbol_table_find(&namer->kernel_symbols, address + slide, &symbol)) {
+	if (kind == ADDRESS_VIRTUAL && address >= GUEST_KERNEL_HALF) {
+		found = guest_view_find_symbol(view, address, &symbol, &module);
+		if (found && module)
+			symbol_kind = FXT_SYMBOL_MODULE;
+	}
+	if (!found && kind == ADDRESS_STARTUP && view->symbols_read && view->kernel_physical &&
+	    address >= view->kernel_physical &&
+	    symbol_table_find(&view->symbols, address + slide, &symbol)) {
 		/* The kernel's first steps, before it runs where it was linked to. */
 		symbol.start -= slide;
 		symbol_kind = FXT_SYMBOL_BOOT;
@@ -151,6 +139,8 @@ void namer_name(struct namer *namer,
 	struct fxt_symbol batch[SYMBOLS_PER_CALL];
 	size_t pending = 0;
 
+	/* Names lie in the view's tables until they are written. */
+	guest_view_lock(namer->config.view);
 	for (int kind = 0; kind < ADDRESS_KINDS; kind++) {
 		struct address_set *set = &namer->addresses[kind];
 
@@ -171,55 +161,7 @@ void namer_name(struct namer *namer,
 	}
 	if (pending)
 		write(context, batch, pending);
-}
-
-void namer_look_for_kernel(struct namer *namer)
-{
-	for (unsigned i = 0; i < namer->vcpu_count; i++)
-		if (session_registers(namer->config.session, i, &namer->cpus[i]))
-			namer->cpu_known[i] = true;
-	for (unsigned i = 0; i < namer->vcpu_count; i++) {
-		struct translation translation;
-		struct linux_kernel kernel;
-
-		if (!namer->cpu_known[i])
-			continue;
-		/* One vCPU after the other: some may still be in a mode that tells nothing. */
-		if (linux_kernel_find(namer->memory, &namer->cpus[i], 1, &kernel, &namer->no_names))
-			continue;
-		namer->kernel = kernel;
-		namer->kernel_found = true;
-		if (guest_translate(&kernel.space, namer->memory, gva(kernel.text_base),
-				    &translation) == TRANSLATE_OK)
-			namer->kernel_physical = translation.gpa.value;
-		return;
-	}
-}
-
-void namer_read_symbols(struct namer *namer)
-{
-
-	/* Page tables that served early in boot may be gone. */
-	namer_look_for_kernel(namer);
-	if (!namer->kernel_found || namer->symbols_read)
-		return;
-	if (linux_kallsyms_read(namer->memory, &namer->kernel, &namer->kernel_symbols,
-				&namer->no_names))
-		return;
-	namer->symbols_read = true;
-	namer->no_names = (struct error){0};
-}
-
-bool namer_guest_panicked(const struct namer *namer)
-{
-	struct symbol symbol;
-	int32_t cpu = -1; /* kernel/panic.c: panic_cpu is -1 until a CPU panics */
-
-	return namer->symbols_read &&
-	       symbol_table_find_name(&namer->kernel_symbols, "panic_cpu", &symbol) &&
-	       guest_read_virtual(&namer->kernel.space, NULL, namer->memory, gva(symbol.start),
-				  &cpu, sizeof(cpu)) == TRANSLATE_OK &&
-	       cpu >= 0;
+	guest_view_unlock(namer->config.view);
 }
 
 void namer_count(const struct namer *namer, uint64_t *seen, uint64_t *unnamed)

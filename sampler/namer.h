@@ -1,19 +1,18 @@
-/* Finds the names of the addresses a session samples: from the guest kernel's own symbol table in
- * guest memory, from symbol files that the user gave, and from what is known of the kernel's
- * startup code. Private to sampler/; one thread at a time.
+/* Finds the names of the addresses a session samples: from the guest kernel's own symbols and those
+ * of its modules (sampler/guest_view.h), from symbol files that the user gave, and from what is
+ * known of the kernel's startup code. Private to sampler/; one thread at a time.
  *
- * Addresses are collected as records pass by (namer_see_records), the kernel is looked for and its
- * symbols are read when the owner says so, and namer_name() hands out each symbol once.
+ * Addresses are collected as records pass by (namer_see_records), and namer_name() hands out each
+ * symbol once, as soon as it can be had.
  */
 #ifndef SAMPLER_NAMER_H
 #define SAMPLER_NAMER_H
 
 #include "base/error.h"
 #include "fxt/symbol.h"
-#include "guest-introspection/linux_kernel.h"
 #include "guest-introspection/symbol_table.h"
 #include "sampler/address_set.h"
-#include "sampler/session.h"
+#include "sampler/guest_view.h"
 
 #define NAMER_TABLES_MAX 8
 
@@ -25,7 +24,7 @@ enum address_kind {
 };
 
 struct namer_config {
-	struct gp_sampler *session;
+	struct guest_view *view;
 	const struct symbol_table *tables[NAMER_TABLES_MAX]; /* given by the user; borrowed */
 	unsigned table_count;
 	uint64_t startup_start; /* where the kernel file was loaded; both 0: not known */
@@ -34,33 +33,15 @@ struct namer_config {
 
 struct namer {
 	struct namer_config config;
-	const struct guest_memory *memory;
-	unsigned vcpu_count;
-
 	struct address_set addresses[ADDRESS_KINDS]; /* all that were sampled */
 	struct address_set written[ADDRESS_KINDS];   /* starts of symbols handed out */
-
-	struct guest_cpu *cpus; /* the latest registers of each vCPU */
-	bool *cpu_known;
-	bool kernel_found;
-	struct linux_kernel kernel;
-	uint64_t kernel_physical; /* of kernel.text_base; 0: not known */
-	bool symbols_read;
-	struct symbol_table kernel_symbols;
-	struct error no_names; /* why there are no kernel symbols (yet) */
 };
 
-gp_status_t namer_init(struct namer *namer, const struct namer_config *config);
+void namer_init(struct namer *namer, const struct namer_config *config);
 void namer_deinit(struct namer *namer);
 
 /* Remembers the addresses of the samples among `count` words of records from the session. */
 void namer_see_records(struct namer *namer, const uint64_t *words, size_t count);
-
-/* Looks for the guest's kernel from the vCPUs' latest registers; cheap. */
-void namer_look_for_kernel(struct namer *namer);
-
-/* Reads the kernel's symbols, once; tens of milliseconds. Without a kernel it looks for one. */
-void namer_read_symbols(struct namer *namer);
 
 /* Gives `write` the symbols of all addresses that can be named now and were not before. */
 void namer_name(struct namer *namer,
@@ -69,8 +50,5 @@ void namer_name(struct namer *namer,
 
 /* How many different addresses were seen, and how many of them have no name. */
 void namer_count(const struct namer *namer, uint64_t *seen, uint64_t *unnamed);
-
-/* The guest kernel's memory says that it panicked. */
-bool namer_guest_panicked(const struct namer *namer);
 
 #endif

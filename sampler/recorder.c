@@ -17,16 +17,15 @@
 #include <unistd.h>
 
 #define DRAIN_MILLISECONDS 50
-#define FIND_KERNEL_INTERVAL_NS UINT64_C(100000000)
-/* Reading the symbols takes CPU time from the guest's vCPUs on a small host, so it waits until
- * most boots are over; until then a killed recorder leaves addresses without names. */
-#define READ_SYMBOLS_AFTER_NS UINT64_C(5000000000)
+#define LEARN_MILLISECONDS 100
+/* New addresses become rare; a killed recorder leaves so much of them without names. */
 #define NAME_INTERVAL_NS UINT64_C(1000000000)
 
 struct recorder {
 	struct recorder_config config;
 	unsigned vcpu_count;
-	pthread_t thread;
+	pthread_t reader;
+	pthread_t learner; /* learns what the guest's kernel is; the reader must not wait for it */
 	int stop_fd;
 
 	uint8_t *buffer;
@@ -35,9 +34,10 @@ struct recorder {
 	uint64_t offset; /* bytes of whole records in the file */
 	struct error problem;
 
+	struct guest_view *view;
 	struct namer namer;
-	uint64_t found_at; /* when the kernel was; 0: not yet */
-	uint64_t next_look;
+	uint64_t next_names;
+	struct error learner_problem;
 };
 
 /* The file. */
@@ -149,12 +149,13 @@ static void write_head(struct recorder *recorder)
 
 static void write_guest(struct recorder *recorder)
 {
+	const struct linux_kernel *kernel = &recorder->view->kernel;
 	const struct fxt_argument arguments[] = {
-		text_argument(FXT_GUEST_BANNER, recorder->namer.kernel.banner),
-		fxt_argument_u64(FXT_GUEST_TEXT_BASE, recorder->namer.kernel.text_base),
+		text_argument(FXT_GUEST_BANNER, kernel->banner),
+		fxt_argument_u64(FXT_GUEST_TEXT_BASE, kernel->text_base),
 	};
 
-	if (recorder->namer.kernel_found)
+	if (recorder->view->kernel_found)
 		write_metadata(recorder, FXT_GUEST, FXT_VCPU_PROCESS, arguments,
 			       ARRAY_SIZE(arguments));
 }
@@ -204,51 +205,56 @@ static gp_status_t drain(struct recorder *recorder)
 	return GP_OK;
 }
 
-/* What is done from time to time while the guest runs. */
-static void look_for_names(struct recorder *recorder)
+static bool wait_for_stop(const struct recorder *recorder, int milliseconds)
 {
-	struct namer *namer = &recorder->namer;
-	uint64_t now = boot_time_ns();
+	struct pollfd stop = {.fd = recorder->stop_fd, .events = POLLIN};
 
-	if (now < recorder->next_look)
-		return;
-	if (namer->symbols_read) {
-		/* New addresses become rare; a killed recorder leaves a second of them without
-		 * names. */
-		namer_name(namer, write_symbols, recorder);
-		recorder->next_look = now + NAME_INTERVAL_NS;
-		return;
-	}
-	recorder->next_look = now + FIND_KERNEL_INTERVAL_NS;
-	if (!namer->kernel_found) {
-		namer_look_for_kernel(namer);
-		recorder->found_at = now;
-	} else if (now - recorder->found_at > READ_SYMBOLS_AFTER_NS) {
-		namer_read_symbols(namer);
-		/* A table that is not there does not come back soon. */
-		recorder->found_at = now;
-	}
+	return poll(&stop, 1, milliseconds) > 0;
+}
+
+static bool start_thread(struct recorder *recorder, const char *name, struct error *problem)
+{
+	pthread_setname_np(pthread_self(), name);
+	return !recorder->config.on_thread_start ||
+	       !recorder->config.on_thread_start(recorder->config.context, problem);
 }
 
 static void *reader_main(void *argument)
 {
 	struct recorder *recorder = argument;
-	struct pollfd stop = {.fd = recorder->stop_fd, .events = POLLIN};
-	gp_status_t status;
 	bool stopping = false;
 
-	pthread_setname_np(pthread_self(), "reader");
-	if (recorder->config.on_thread_start &&
-	    recorder->config.on_thread_start(recorder->config.context, &recorder->problem))
+	if (!start_thread(recorder, "reader", &recorder->problem))
 		return NULL;
 	while (!stopping) {
-		stopping = poll(&stop, 1, DRAIN_MILLISECONDS) > 0;
+		stopping = wait_for_stop(recorder, DRAIN_MILLISECONDS);
 		drain(recorder);
-		look_for_names(recorder);
+		if (boot_time_ns() >= recorder->next_names) {
+			namer_name(&recorder->namer, write_symbols, recorder);
+			recorder->next_names = boot_time_ns() + NAME_INTERVAL_NS;
+		}
 	}
-	status = drain(recorder);
+	return NULL;
+}
+
+static void *learner_main(void *argument)
+{
+	struct recorder *recorder = argument;
+
+	if (!start_thread(recorder, "learner", &recorder->learner_problem))
+		return NULL;
+	while (!wait_for_stop(recorder, LEARN_MILLISECONDS))
+		session_learn(recorder->config.session, recorder->view, NULL);
+	return NULL;
+}
+
+/* After both threads: what they left, and all names that can be had. */
+static void write_rest(struct recorder *recorder)
+{
+	gp_status_t status = recorder->problem.status ? GP_OK : drain(recorder);
+
 	/* The last chance: the guest's memory is still there. */
-	namer_read_symbols(&recorder->namer);
+	session_learn_names(recorder->config.session, recorder->view);
 	write_guest(recorder);
 	namer_name(&recorder->namer, write_symbols, recorder);
 	/* Then the file must not say that it is complete. */
@@ -256,7 +262,18 @@ static void *reader_main(void *argument)
 		error_set(&recorder->problem, status,
 			  "the trace ends early: its last records could not be read (%s)",
 			  gp_status_string(status));
-	return NULL;
+	if (!recorder->problem.status)
+		recorder->problem = recorder->learner_problem;
+}
+
+/* Ends the reader, and the learner with it. */
+static void stop_reader(struct recorder *recorder)
+{
+	uint64_t one = 1;
+
+	if (write(recorder->stop_fd, &one, sizeof(one)) < 0)
+		error_set_errno(&recorder->problem, errno, "cannot wake the reader thread");
+	pthread_join(recorder->reader, NULL);
 }
 
 static void destroy(struct recorder *recorder)
@@ -274,7 +291,7 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	struct recorder *recorder = calloc(1, sizeof(*recorder));
 	enum { FIRST_BUFFER = 1 << 20 };
 	struct namer_config names = {
-		.session = config->session,
+		.view = guest_view_of(config->target),
 		.table_count = config->table_count,
 		.startup_start = config->startup_start,
 		.startup_end = config->startup_end,
@@ -291,7 +308,9 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	recorder->buffer_size = FIRST_BUFFER;
 	recorder->buffer = malloc(recorder->buffer_size);
 	memcpy(names.tables, config->tables, sizeof(names.tables));
-	if (namer_init(&recorder->namer, &names) || !recorder->buffer) {
+	namer_init(&recorder->namer, &names);
+	recorder->view = names.view;
+	if (!recorder->view || !recorder->buffer) {
 		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for a recorder");
 		goto failed;
 	}
@@ -313,10 +332,15 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	}
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	failed = pthread_create(&recorder->thread, NULL, reader_main, recorder);
+	failed = pthread_create(&recorder->reader, NULL, reader_main, recorder);
+	if (!failed) {
+		failed = pthread_create(&recorder->learner, NULL, learner_main, recorder);
+		if (failed)
+			stop_reader(recorder);
+	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (failed) {
-		status = error_set_errno(error, failed, "cannot start the reader thread");
+		status = error_set_errno(error, failed, "cannot start the recorder's threads");
 		goto failed;
 	}
 	*out = recorder;
@@ -348,6 +372,7 @@ static void write_totals(struct recorder *recorder, const char *end_reason,
 		summary->totals.full += totals.full;
 		summary->totals.partial += totals.partial;
 		summary->totals.dropped += totals.dropped;
+		summary->totals.filtered += totals.filtered;
 	}
 	const struct fxt_argument arguments[] = {
 		text_argument(FXT_SESSION_END_REASON, end_reason),
@@ -365,21 +390,25 @@ void recorder_finish(struct recorder *recorder, const char *end_reason,
 		     struct recorder_summary *out)
 {
 	struct recorder_summary summary = {0};
-	struct namer *namer = &recorder->namer;
-	uint64_t one = 1;
+	struct guest_view *view = recorder->view;
 
-	if (write(recorder->stop_fd, &one, sizeof(one)) < 0)
-		error_set_errno(&recorder->problem, errno, "cannot wake the reader thread");
-	pthread_join(recorder->thread, NULL);
-	summary.panicked = namer_guest_panicked(namer);
+	stop_reader(recorder);
+	pthread_join(recorder->learner, NULL);
+	write_rest(recorder);
+	summary.panicked = guest_view_panicked(view);
 	write_totals(recorder, summary.panicked ? "guest panic" : end_reason, &summary);
 	summary.file_bytes = recorder->offset;
-	summary.kernel_found = namer->kernel_found;
-	summary.symbols_found = namer->symbols_read;
-	memcpy(summary.banner, namer->kernel.banner, sizeof(summary.banner));
+	guest_view_lock(view);
+	summary.kernel_found = view->kernel_found;
+	summary.symbols_found = view->symbols_read;
+	summary.tasks_found = view->tasks_known;
+	memcpy(summary.banner, view->kernel.banner, sizeof(summary.banner));
+	summary.no_names = view->no_names;
+	summary.no_tasks = view->no_tasks;
+	summary.no_stacks = view->no_stack;
+	guest_view_unlock(view);
 	summary.problem = recorder->problem;
-	summary.no_names = namer->no_names;
-	namer_count(namer, &summary.addresses, &summary.unnamed);
+	namer_count(&recorder->namer, &summary.addresses, &summary.unnamed);
 	destroy(recorder);
 	*out = summary;
 }

@@ -3,9 +3,9 @@
  * metadata and the names of the addresses sampled.
  *
  * Everything is written as soon as it is known, in whole records, so that the file is readable up
- * to the cut whatever ends this process. The guest kernel's symbols are read once it has run for a
- * while, and again at the end for what is still unnamed; only names of sampled addresses go into
- * the file.
+ * to the cut whatever ends this process. A second thread learns meanwhile what the guest's kernel
+ * is (sampler/guest_view.h), so that samples say which task they are of; only names of sampled
+ * addresses go into the file.
  */
 #ifndef SAMPLER_RECORDER_H
 #define SAMPLER_RECORDER_H
@@ -42,7 +42,7 @@ struct recorder_config {
 	uint64_t startup_start;
 	uint64_t startup_end;
 
-	/* Optional: first thing on the reader thread, to confine it. */
+	/* Optional: first thing on the reader and on the learner thread, to confine them. */
 	gp_status_t (*on_thread_start)(void *context, struct error *error);
 	void *context;
 };
@@ -54,10 +54,14 @@ struct recorder_summary {
 	uint64_t file_bytes;
 	bool kernel_found;
 	bool symbols_found;
-	char banner[256];      /* the guest kernel's, empty when not found */
-	bool panicked;         /* the guest kernel says so itself */
-	struct error problem;  /* status GP_OK: none. The first failed write, or the like */
-	struct error no_names; /* why there are no kernel symbols; GP_OK: there are */
+	char banner[256];     /* the guest kernel's, empty when not found */
+	bool panicked;        /* the guest kernel says so itself */
+	struct error problem; /* status GP_OK: none. The first failed write, or the like */
+	bool tasks_found;
+	/* Why something is missing; GP_OK: nothing is. */
+	struct error no_names;  /* kernel symbols */
+	struct error no_tasks;  /* processes and threads */
+	struct error no_stacks; /* stacks of a kernel without frame pointers */
 };
 
 struct recorder;

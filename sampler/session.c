@@ -2,8 +2,10 @@
 #include "sampler/session.h"
 
 #include "fxt/writer.h"
+#include "sampler/guest_view.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,6 +23,8 @@
 	(offsetof(gp_sampler_config_t, name_count) + \
 	 sizeof(((gp_sampler_config_t *)NULL)->name_count))
 #define CONFIG_BYTES_MAX 4096
+/* Ids or names of one kind in a filter: looked through at each stop. */
+#define FILTER_MAX 256
 
 void sampler_target_init(struct sampler_target *target, const struct sampler_target_ops *ops)
 {
@@ -31,6 +35,7 @@ void sampler_target_init(struct sampler_target *target, const struct sampler_tar
 
 void sampler_target_deinit(struct sampler_target *target)
 {
+	guest_view_destroy(atomic_load(&target->view));
 	pthread_mutex_destroy(&target->sessions_lock);
 }
 
@@ -73,11 +78,52 @@ static bool config_is_valid(const gp_sampler_config_t *config)
 	return true;
 }
 
+static bool copy_ids(uint64_t **to, size_t *to_count, const uint64_t *ids, size_t count)
+{
+	if (!count)
+		return true;
+	*to = calloc(count, sizeof(**to));
+	if (!*to)
+		return false;
+	memcpy(*to, ids, count * sizeof(**to));
+	*to_count = count;
+	return true;
+}
+
+static gp_status_t copy_filter(struct session_filter *filter, const gp_sampler_config_t *config)
+{
+	if (config->process_count > FILTER_MAX || config->thread_count > FILTER_MAX ||
+	    config->name_count > FILTER_MAX)
+		return GP_ERR_INVALID_ARGS;
+	if (!copy_ids(&filter->processes, &filter->process_count, config->processes,
+		      config->process_count) ||
+	    !copy_ids(&filter->threads, &filter->thread_count, config->threads,
+		      config->thread_count))
+		return GP_ERR_NO_MEMORY;
+	if (config->name_count) {
+		filter->names = calloc(config->name_count, sizeof(*filter->names));
+		if (!filter->names)
+			return GP_ERR_NO_MEMORY;
+	}
+	for (size_t i = 0; i < config->name_count; i++) {
+		if (!config->names[i] || !*config->names[i])
+			return GP_ERR_INVALID_ARGS;
+		/* The kernel keeps so much of a name and a zero. */
+		memcpy(filter->names[i], config->names[i],
+		       strnlen(config->names[i], LINUX_TASK_NAME_SIZE - 1));
+	}
+	filter->name_count = config->name_count;
+	filter->active = filter->process_count || filter->thread_count || filter->name_count;
+	return GP_OK;
+}
+
 /* Marks the vCPUs the filter leaves out. */
 static gp_status_t apply_filter(struct gp_sampler *session, const gp_sampler_config_t *config)
 {
-	if (config->process_count || config->thread_count || config->name_count)
-		return GP_ERR_NOT_SUPPORTED;
+	gp_status_t status = copy_filter(&session->filter, config);
+
+	if (status)
+		return status;
 	for (unsigned i = 0; config->vcpus && i < session->vcpu_count; i++)
 		session->vcpus[i].excluded = true;
 	for (size_t i = 0; i < config->vcpu_count; i++) {
@@ -112,6 +158,12 @@ static void destroy(struct gp_sampler *session)
 		munmap(session->vcpus, session->vcpu_count * sizeof(*session->vcpus));
 	pthread_mutex_destroy(&session->state_lock);
 	pthread_mutex_destroy(&session->read_lock);
+	pthread_mutex_destroy(&session->learn_lock);
+	free(session->cpus);
+	free(session->cpu_known);
+	free(session->filter.processes);
+	free(session->filter.threads);
+	free(session->filter.names);
 	free(session->available);
 	free(session);
 }
@@ -122,7 +174,9 @@ static gp_status_t prepare(struct gp_sampler *session, const gp_sampler_config_t
 	size_t bytes = session->vcpu_count * sizeof(*session->vcpus);
 
 	session->available = calloc(session->vcpu_count, sizeof(*session->available));
-	if (!session->available)
+	session->cpus = calloc(session->vcpu_count, sizeof(*session->cpus));
+	session->cpu_known = calloc(session->vcpu_count, sizeof(*session->cpu_known));
+	if (!session->available || !session->cpus || !session->cpu_known)
 		return GP_ERR_NO_MEMORY;
 	/* Pages of its own: unmapping them is all it takes to unlock them. */
 	session->vcpus = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -143,6 +197,8 @@ static gp_status_t prepare(struct gp_sampler *session, const gp_sampler_config_t
 		vcpu->session = session;
 		vcpu->index = i;
 		vcpu->next_continuation = 1;
+		/* The first sample's registers: whoever learns need not ask and come back. */
+		atomic_store(&vcpu->snapshot_state, SNAPSHOT_WANTED);
 		if (!session->target->ops->tick_thread(session->target, i))
 			atomic_store(&vcpu->ended, true);
 	}
@@ -203,6 +259,7 @@ gp_status_t gp_sampler_create(gp_target_t *target, uint32_t options,
 	session->vcpu_count = target->ops->vcpu_count(target);
 	pthread_mutex_init(&session->state_lock, NULL);
 	pthread_mutex_init(&session->read_lock, NULL);
+	pthread_mutex_init(&session->learn_lock, NULL);
 	status = prepare(session, config);
 	if (!status)
 		status = apply_filter(session, config);
@@ -314,8 +371,53 @@ gp_status_t gp_sampler_totals(const gp_sampler_t *session, uint32_t vcpu, gp_sam
 		.full = atomic_load(&from->full),
 		.partial = atomic_load(&from->partial),
 		.dropped = atomic_load(&from->dropped),
+		.filtered = atomic_load(&from->filtered),
 	};
 	return GP_OK;
+}
+
+static void refresh_registers(struct gp_sampler *session)
+{
+	for (unsigned i = 0; i < session->vcpu_count; i++)
+		if (session_registers(session, i, &session->cpus[i]))
+			session->cpu_known[i] = true;
+}
+
+gp_status_t session_learn(struct gp_sampler *session, struct guest_view *view, struct error *error)
+{
+	gp_status_t status;
+
+	pthread_mutex_lock(&session->learn_lock);
+	refresh_registers(session);
+	status = guest_view_learn(view, session->cpus, session->cpu_known, session->vcpu_count,
+				  error);
+	pthread_mutex_unlock(&session->learn_lock);
+	return status;
+}
+
+void session_learn_names(struct gp_sampler *session, struct guest_view *view)
+{
+	pthread_mutex_lock(&session->learn_lock);
+	refresh_registers(session);
+	guest_view_learn_names(view, session->cpus, session->cpu_known, session->vcpu_count);
+	pthread_mutex_unlock(&session->learn_lock);
+}
+
+gp_status_t gp_sampler_learn_guest(gp_sampler_t *session, uint32_t options, char *why, size_t size)
+{
+	struct error error = {0};
+	struct guest_view *view;
+	gp_status_t status;
+
+	if (!session || options || (!why && size))
+		return GP_ERR_INVALID_ARGS;
+	view = guest_view_of(session->target);
+	if (!view)
+		return GP_ERR_NO_MEMORY;
+	status = session_learn(session, view, &error);
+	if (size)
+		snprintf(why, size, "%s", status ? error.text : "");
+	return status;
 }
 
 void gp_sampler_close(gp_sampler_t *session)

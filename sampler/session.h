@@ -5,13 +5,17 @@
  * tick_timer.c   where ticks come from: POSIX timers
  * tick_perf.c    where ticks come from: perf events
  * capture.c      a stopped vCPU: pending ticks become records
+ * task_names.c   and the names of the tasks they are of
+ * guest_view.c   what has been learned of the guest's kernel
  */
 #ifndef SAMPLER_SESSION_H
 #define SAMPLER_SESSION_H
 
+#include "base/error.h"
 #include "fxt/ring.h"
 #include "fxt/sample.h"
 #include "sampler/target.h"
+#include "sampler/task_names.h"
 
 #include <guestprof/sampler.h>
 #include <pthread.h>
@@ -39,6 +43,17 @@ enum snapshot_state {
 	SNAPSHOT_NONE,
 	SNAPSHOT_WANTED, /* set by who wants it */
 	SNAPSHOT_TAKEN,  /* set by the tick thread; the copy is valid */
+};
+
+/* Which tasks a session samples: any of these. */
+struct session_filter {
+	bool active;
+	uint64_t *processes;
+	size_t process_count;
+	uint64_t *threads;
+	size_t thread_count;
+	char (*names)[LINUX_TASK_NAME_SIZE]; /* as the kernel has them: cut, the rest zero */
+	size_t name_count;
 };
 
 struct sampler_vcpu {
@@ -69,12 +84,14 @@ struct sampler_vcpu {
 	volatile uint64_t overflowed;
 	volatile uint64_t overflowed_last; /* ns */
 	uint64_t overflowed_counted;
+	struct task_names names; /* that this ring was given */
 
 	/* Tick thread writes, any thread reads. */
 	_Atomic uint64_t ticks;
 	_Atomic uint64_t full;
 	_Atomic uint64_t partial;
 	_Atomic uint64_t dropped;
+	_Atomic uint64_t filtered;
 
 	/* Stopping: set by gp_sampler_stop(), answered by the tick thread. */
 	_Atomic bool stopping;
@@ -93,6 +110,7 @@ struct gp_sampler {
 	const struct tick_source *source;
 	enum gp_tick_source kind;
 	unsigned jitter_percent;
+	struct session_filter filter;
 
 	pthread_mutex_t state_lock; /* start, stop */
 	bool running;
@@ -105,6 +123,11 @@ struct gp_sampler {
 
 	unsigned vcpu_count;
 	struct sampler_vcpu *vcpus;
+
+	/* The latest registers of each vCPU, for learning. */
+	pthread_mutex_t learn_lock;
+	struct guest_cpu *cpus;
+	bool *cpu_known;
 };
 
 /* Where ticks come from: signals (TICK_SIGNAL) to the vCPU's tick thread. */
@@ -164,5 +187,12 @@ void capture_settle(struct sampler_vcpu *vcpu);
 /* Any thread: a recent copy of the vCPU's registers, if a sample was taken since the last call
  * (which asks for the next one). */
 bool session_registers(struct gp_sampler *session, unsigned vcpu, struct guest_cpu *cpu);
+
+/* One step of learning what the guest's kernel is, from the vCPUs' latest registers; see
+ * guest_view_learn(). Any thread, one at a time for a session. */
+gp_status_t session_learn(struct gp_sampler *session, struct guest_view *view, struct error *error);
+
+/* The same for the end of a session: all names that can be had; guest_view_learn_names(). */
+void session_learn_names(struct gp_sampler *session, struct guest_view *view);
 
 #endif

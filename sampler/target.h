@@ -27,6 +27,8 @@
 
 struct sampler_target;
 struct gp_sampler;
+struct guest_view;
+struct guest_knowledge;
 
 /* What a stopped vCPU was doing. */
 enum sampler_vcpu_state {
@@ -62,6 +64,10 @@ struct sampler_target {
 	/* vCPUs whose tick thread is inside sampler_capture(): a session is freed only when
 	 * this is zero after it was taken off the list. */
 	_Atomic unsigned capturing;
+	/* What is known of the guest's kernel (sampler/guest_view.h): all of it, for whoever
+	 * learns, and the part that captures use. Both NULL until somebody asks. */
+	_Atomic(struct guest_view *) view;
+	_Atomic(struct guest_knowledge *) knowledge;
 };
 
 void sampler_target_init(struct sampler_target *target, const struct sampler_target_ops *ops);

@@ -269,6 +269,11 @@ static void print_summary(const struct recording *recording, const char *end,
 		fprintf(stderr, "  %llu addresses; no kernel symbols: %s\n",
 			(unsigned long long)summary->addresses,
 			summary->no_names.status ? summary->no_names.text : "not found");
+	if (summary->symbols_found && summary->no_tasks.status)
+		fprintf(stderr, "  no processes and threads: %s\n", summary->no_tasks.text);
+	if (summary->symbols_found && summary->no_stacks.status)
+		fprintf(stderr, "  kernel stacks by frame pointers only: %s\n",
+			summary->no_stacks.text);
 	fprintf(stderr, "  trace %s, %llu bytes; guestprof report %s shows where the time went\n",
 		path, (unsigned long long)summary->file_bytes, path);
 }

@@ -71,8 +71,11 @@ typedef struct gp_sampler_config {
 	/* Which vCPUs to sample; NULL and 0: all. Copied. */
 	const uint32_t *vcpus;
 	size_t vcpu_count;
-	/* Which guest processes and threads to sample, by id or name; NULL and 0: all. They need a
-	 * target that can tell which one runs; so far none can: GP_ERR_NOT_SUPPORTED. */
+	/* Which guest processes and threads to sample, by id (in the guest's first pid namespace)
+	 * or by name (of the thread or its process, as the guest's kernel has it: 15 bytes of it);
+	 * any match is enough. NULL and 0: all. At most 256 of a kind. Copied. What runs is known
+	 * once gp_sampler_learn_guest() has found it out; until then, and where it cannot be told,
+	 * nothing matches. */
 	const uint64_t *processes;
 	size_t process_count;
 	const uint64_t *threads;
@@ -82,10 +85,12 @@ typedef struct gp_sampler_config {
 } gp_sampler_config_t;
 
 typedef struct gp_sampler_totals {
-	uint64_t ticks;   /* timer expirations while the session ran */
-	uint64_t full;    /* records with a stack, or that say why there is none */
-	uint64_t partial; /* records completed by a later one */
-	uint64_t dropped; /* ticks whose record found the ring full */
+	uint64_t ticks;    /* timer expirations while the session ran */
+	uint64_t full;     /* records with a stack, or that say why there is none */
+	uint64_t partial;  /* records completed by a later one */
+	uint64_t dropped;  /* ticks whose record found the ring full */
+	uint64_t filtered; /* ticks of tasks that the session's filter leaves out; without a filter
+			    * of tasks always 0. ticks = full + partial + dropped + filtered */
 } gp_sampler_totals_t;
 
 /* Opens a session on `target`. `options` must be 0. Memory is mapped, touched and locked now, so
@@ -119,6 +124,18 @@ GP_EXPORT gp_status_t gp_sampler_read(gp_sampler_t *sampler, uint32_t options, v
 /* What happened on `vcpu` so far. GP_ERR_OUT_OF_RANGE: no such vCPU. */
 GP_EXPORT gp_status_t gp_sampler_totals(const gp_sampler_t *sampler, uint32_t vcpu,
 					gp_sampler_totals_t *out);
+
+/* Looks at the memory of a running guest for what makes its samples say more: which process and
+ * thread a vCPU runs, and how the stacks of a kernel without frame pointers are followed. `options`
+ * must be 0. Nothing is asked of the guest and nothing is needed from outside; so far Linux is
+ * known. To be called again and again (every 100 ms, say) while the guest runs, by one thread that
+ * nothing waits for: mostly cheap, but some steps take tens of milliseconds. Allocates. What one
+ * session of a target has learned serves all.
+ * GP_OK: all that can be learned is (later calls see to modules that come and go). Otherwise `why`
+ * (NULL with `size` 0: not wanted) says in one line what is missing so far: GP_ERR_NOT_FOUND, no
+ * Linux kernel (yet) or it carries no symbols or types; GP_ERR_NO_MEMORY; and others. */
+GP_EXPORT gp_status_t gp_sampler_learn_guest(gp_sampler_t *sampler, uint32_t options, char *why,
+					     size_t size);
 
 /* Ends the session, stopping it first if it runs. NULL is ignored. */
 GP_EXPORT void gp_sampler_close(gp_sampler_t *sampler);

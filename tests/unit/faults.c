@@ -607,7 +607,7 @@ Test(faults, a_recorder_without_descriptors)
 
 Test(faults, a_recorder_without_threads)
 {
-	cr_assert_eq(fail_each_of_recorder(CALL_PTHREAD_CREATE, false), 1);
+	cr_assert_eq(fail_each_of_recorder(CALL_PTHREAD_CREATE, false), 2);
 }
 
 Test(faults, a_full_disk_at_each_write)

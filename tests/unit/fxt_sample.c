@@ -80,6 +80,7 @@ Test(fxt_sample, every_combination_of_fields_comes_back)
 			.stack_end = flags & 1 << 8 ? 108 : 0,
 			.address_space = flags & 1 << 9 ? 109 : 0,
 			.addressing = flags & 1 << 10 ? 110 : 0,
+			.kernel_frames = (flags & 1 << 11) && (flags & 1 << 5) ? 2 : 0,
 		};
 		struct fxt_sample back;
 		struct fxt_blob blob;
@@ -122,21 +123,27 @@ Test(fxt_sample, deepest_stack_fits_and_a_deeper_one_is_refused)
 	cr_assert_eq(memcmp(back.stack, stack, FXT_SAMPLE_DEPTH_MAX * 8), 0);
 	sample.depth++;
 	cr_assert_eq(fxt_sample_encode(&sample, words, ARRAY_SIZE(words)), 0);
-	sample = (struct fxt_sample){.flags = 1 << 11};
+	sample = (struct fxt_sample){.flags = 1 << 12};
+	cr_assert_eq(fxt_sample_encode(&sample, words, ARRAY_SIZE(words)), 0);
+	/* More frames of the kernel than there are frames. */
+	sample = (struct fxt_sample){.flags = FXT_SAMPLE_STACK | FXT_SAMPLE_KERNEL_FRAMES,
+				     .stack = stack,
+				     .depth = 2,
+				     .kernel_frames = 3};
 	cr_assert_eq(fxt_sample_encode(&sample, words, ARRAY_SIZE(words)), 0);
 }
 
 Test(fxt_sample, unknown_fields_are_reported_and_skipped)
 {
-	/* vCPU 3, then two fields of bits 11 and 40 */
-	static const uint64_t payload[] = {1ull << 6 | 1ull << 11 | 1ull << 40, 3, 77, 78};
+	/* vCPU 3, then two fields of bits 12 and 40 */
+	static const uint64_t payload[] = {1ull << 6 | 1ull << 12 | 1ull << 40, 3, 77, 78};
 	struct fxt_blob blob = {.payload = payload, .size = sizeof(payload)};
 	struct fxt_sample sample;
 
 	cr_assert_null(fxt_sample_decode(&blob, &sample));
 	cr_assert_eq(sample.vcpu, 3);
 	cr_assert_eq(sample.flags, FXT_SAMPLE_VCPU);
-	cr_assert_eq(sample.unknown_flags, 1ull << 11 | 1ull << 40);
+	cr_assert_eq(sample.unknown_flags, 1ull << 12 | 1ull << 40);
 }
 
 Test(fxt_sample, damaged_payloads_are_refused)
@@ -144,13 +151,12 @@ Test(fxt_sample, damaged_payloads_are_refused)
 	static const uint64_t deep[] = {FXT_SAMPLE_STACK, FXT_SAMPLE_DEPTH_MAX + 1, 0};
 	static const uint64_t beyond[] = {FXT_SAMPLE_STACK, 2, 5};
 	static const uint64_t huge[] = {FXT_SAMPLE_STACK | FXT_SAMPLE_VCPU, ~0ull, 5};
+	static const uint64_t kernel[] = {FXT_SAMPLE_STACK | FXT_SAMPLE_KERNEL_FRAMES, 1, 5, 2};
 	static const uint64_t taken[] = {FXT_SAMPLE_STACK | FXT_SAMPLE_VCPU, 1, 5};
 	const struct fxt_blob blobs[] = {
-		{.payload = deep, .size = 0},
-		{.payload = deep, .size = 12},
-		{.payload = deep, .size = 24},
-		{.payload = beyond, .size = 24},
-		{.payload = huge, .size = 24},
+		{.payload = deep, .size = 0},   {.payload = deep, .size = 12},
+		{.payload = deep, .size = 24},  {.payload = beyond, .size = 24},
+		{.payload = huge, .size = 24},  {.payload = kernel, .size = 32},
 		{.payload = taken, .size = 24}, /* the stack's only word would be the vCPU's */
 	};
 

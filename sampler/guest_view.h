@@ -1,0 +1,115 @@
+/* What has been learned of the kernel that a target's guest runs: its symbols, its modules, how its
+ * stacks are unwound and where its tasks are. Private to sampler/; one per target.
+ *
+ * Learning is slow, allocates, and is done step by step by whoever calls guest_view_learn(), never
+ * with a vCPU stopped. What capture needs of it is published as one value that does not change any
+ * more (struct guest_knowledge); a later one takes its place, and the one before is freed when no
+ * capture uses it any longer.
+ *
+ *   no kernel -> kernel found -> symbols -> types, tasks, stacks: published
+ *                                             -> again when modules come or go
+ *
+ * Every step may fail for now (the guest is still booting) or for good (a kernel that has none of
+ * it): what is missing is told by name, and everything else goes on.
+ */
+#ifndef SAMPLER_GUEST_VIEW_H
+#define SAMPLER_GUEST_VIEW_H
+
+#include "base/error.h"
+#include "guest-introspection/btf.h"
+#include "guest-introspection/linux_kernel.h"
+#include "guest-introspection/linux_modules.h"
+#include "guest-introspection/linux_stack.h"
+#include "guest-introspection/linux_task.h"
+#include "guest-introspection/symbol_table.h"
+#include "sampler/target.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What capture uses. Read-only but for `remembered`, whose entries belong to one vCPU's tick thread
+ * each. */
+struct guest_knowledge {
+	struct linux_stack *stack; /* NULL: frame pointers only */
+	const struct unwind_kernel *unwind;
+	bool tasks_known;
+	struct linux_task_layout tasks;
+	unsigned vcpu_count;
+	struct linux_task_cpu remembered[]; /* by vCPU */
+};
+
+/* Modules as they were at one time. */
+struct guest_modules {
+	bool known;
+	struct linux_modules list;
+};
+
+struct guest_view {
+	struct sampler_target *target;
+	const struct guest_memory *memory;
+	unsigned vcpu_count;
+
+	/* Held by learners among themselves, for as long as a step takes. */
+	pthread_mutex_t learning;
+	uint64_t next_try_ns; /* CLOCK_MONOTONIC; a step that failed is not tried again before */
+	uint64_t wait_ns;
+	uint64_t next_modules_ns;
+	bool types_tried;
+	bool tasks_known;
+	bool layout_known;
+	bool settled; /* boot does not change any more what was learned */
+	struct linux_task_layout tasks;
+	struct linux_module_layout module_layout;
+
+	/* Held for a short time to look at or to exchange what follows: guest_view_lock(). */
+	pthread_mutex_t lock;
+	bool kernel_found;
+	struct linux_kernel kernel;
+	uint64_t kernel_physical; /* of kernel.text_base; 0: not known */
+	bool symbols_read;
+	struct symbol_table symbols; /* of vmlinux */
+	struct guest_modules modules;
+	/* Those before the last change: names of what was unloaded, or freed after its start. */
+	struct guest_modules modules_before;
+	struct error no_names; /* why there are no kernel symbols (yet) */
+	struct error no_tasks; /* why samples do not say which task runs (yet) */
+	struct error no_stack; /* what kernel stacks lack; GP_OK: nothing */
+};
+
+/* The view of `target`, made at the first call and freed with the target. NULL: no memory. */
+struct guest_view *guest_view_of(struct sampler_target *target);
+
+/* sampler_target_deinit(): nobody captures any more. */
+void guest_view_destroy(struct guest_view *view);
+
+/* One step further, from the latest registers of `count` vCPUs (those that are known). Cheap when
+ * there is nothing to do; some steps take tens of milliseconds. GP_OK: tasks and stacks are known
+ * as far as they will be; otherwise what is missing so far, in `error`. Any thread. */
+gp_status_t guest_view_learn(struct guest_view *view, const struct guest_cpu *cpus,
+			     const bool *known, unsigned count, struct error *error);
+
+/* Finds the kernel and reads its symbols now if that has not been done, whenever it last failed;
+ * and the list of modules. For the end of a session. */
+void guest_view_learn_names(struct guest_view *view, const struct guest_cpu *cpus,
+			    const bool *known, unsigned count);
+
+static inline void guest_view_lock(struct guest_view *view)
+{
+	pthread_mutex_lock(&view->lock);
+}
+
+static inline void guest_view_unlock(struct guest_view *view)
+{
+	pthread_mutex_unlock(&view->lock);
+}
+
+/* The guest kernel's memory says that it panicked. */
+bool guest_view_panicked(struct guest_view *view);
+
+/* The name of a kernel address, linear; `module` tells which kind. Locked. */
+bool guest_view_find_symbol(const struct guest_view *view, uint64_t address, struct symbol *symbol,
+			    bool *module);
+
+#endif
