@@ -371,13 +371,12 @@ static bool read_task(const struct linux_task_layout *layout, const struct guest
 	return true;
 }
 
-/* Is the stack pointer on another stack while the task is being changed? */
-static bool in_switch(const struct linux_task_layout *layout, const struct guest_cpu *cpu,
-		      const struct linux_task *task)
+/* Code in which the stack and the current task are changed, one after the other. */
+static bool in_switch(const struct linux_task_layout *layout, const struct guest_cpu *cpu)
 {
 	for (unsigned i = 0; i < 2; i++)
 		if (cpu->rip >= layout->switches[i].start && cpu->rip < layout->switches[i].end)
-			return cpu->gpr[GUEST_RSP] - task->stack > layout->stack_size;
+			return true;
 	return false;
 }
 
@@ -391,7 +390,8 @@ static enum linux_task_check check(const struct linux_task_layout *layout,
 	uint64_t table;
 	uint64_t pgd;
 
-	if (cpu->cpl == 3 ? task->kernel_thread || !task->mm : in_switch(layout, cpu, task))
+	if (cpu->cpl == 3 ? task->kernel_thread || !task->mm
+			  : !task->own_stack && in_switch(layout, cpu))
 		return LINUX_TASK_CONTRADICTED;
 	/* Who needs no memory may run on the kernel's tables, whatever it has borrowed. */
 	table = layout->space.root;
@@ -426,6 +426,8 @@ enum linux_task_result linux_task_current(const struct linux_task_layout *layout
 	if (!read_u64(layout, memory, cache, remembered->offset + layout->current, &address) ||
 	    !read_task(layout, memory, cache, address, &task, &lent))
 		return LINUX_TASK_UNREADABLE;
+	task.own_stack = cpu->cpl != 3 && task.stack &&
+			 cpu->gpr[GUEST_RSP] - task.stack <= layout->stack_size;
 	task.check = check(layout, memory, cache, cpu, &task, lent);
 	*out = task;
 	return LINUX_TASK_FOUND;

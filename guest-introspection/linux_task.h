@@ -117,7 +117,8 @@ enum linux_task_check {
 	 * those it has borrowed, or the kernel's. */
 	LINUX_TASK_VERIFIED,
 	/* They are not, or the stack is another's: the vCPU is in the middle of a switch, or runs
-	 * on tables for a moment (patching code, EFI). Not to be named. */
+	 * on other tables for a moment (patching code, EFI). Not to be named, unless `own_stack`;
+	 * and what CR3 leads to is not this task's memory. */
 	LINUX_TASK_CONTRADICTED,
 	LINUX_TASK_UNCHECKED, /* the task's page tables could not be found out */
 };
@@ -132,6 +133,9 @@ struct linux_task {
 	int32_t tid;         /* of itself: `pid` in Linux */
 	bool idle;           /* the CPU has nothing to do; pid and tid are 0 */
 	bool kernel_thread;  /* idle tasks, too */
+	/* In the kernel, on this task's own stack, which no other task is ever on: that is proof,
+	 * too. False in user mode and on the stacks of interrupts and exceptions. */
+	bool own_stack;
 	enum linux_task_check check;
 	/* As it is now: any bytes but zero, then zeroes. Names change: a new program, prctl(). */
 	char name[LINUX_TASK_NAME_SIZE];

@@ -585,6 +585,26 @@ Test(linux_task, a_switch_of_threads_is_contradicted)
 	expect_check(&layout, kernel, cpu, LINUX_TASK_VERIFIED);
 }
 
+Test(linux_task, its_own_stack_proves_a_task_on_other_tables)
+{
+	static struct linux_task_layout layout;
+	struct kernel_memory *kernel = make_kernel(&layout);
+	struct guest_cpu cpu = make_kernel_cpu(0, PROGRAM_CR3 + 0x2000);
+	struct linux_task task;
+
+	cr_assert_eq(ask(&layout, kernel, &cpu, &task), LINUX_TASK_FOUND);
+	cr_assert_eq(task.check, LINUX_TASK_CONTRADICTED);
+	cr_assert(task.own_stack);
+	cpu.gpr[GUEST_RSP] = STACK_AT + 0x4008;
+	cr_assert_eq(ask(&layout, kernel, &cpu, &task), LINUX_TASK_FOUND);
+	cr_assert_not(task.own_stack);
+	/* In user mode the stack pointer says nothing. */
+	cpu.cpl = 3;
+	cpu.gpr[GUEST_RSP] = STACK_AT + 0x1000;
+	cr_assert_eq(ask(&layout, kernel, &cpu, &task), LINUX_TASK_FOUND);
+	cr_assert_not(task.own_stack);
+}
+
 Test(linux_task, a_program_cannot_pose_as_another_cpu)
 {
 	static struct linux_task_layout layout;
