@@ -46,12 +46,13 @@ struct linux_task_window {
  * preparation, then any thread may use it. Fields are offsets in bytes unless they say otherwise.
  */
 struct linux_task_layout {
-	struct address_space space;  /* the kernel's own: what all reads go through */
-	uint64_t current;            /* per-CPU symbol */
-	uint64_t per_cpu_offset;     /* address of __per_cpu_offset */
-	uint64_t per_cpu_boot;       /* what stands in it before the areas are set up */
-	uint64_t tss;                /* per-CPU symbol; 0: there is none */
-	uint64_t cpu_count_address;  /* nr_cpu_ids; 0: there is none */
+	struct address_space space; /* the kernel's own: what all reads go through */
+	uint64_t current;           /* per-CPU symbol */
+	uint64_t per_cpu_offset;    /* address of __per_cpu_offset */
+	uint64_t per_cpu_boot;      /* what stands in it before the areas are set up */
+	uint64_t tss;               /* per-CPU symbol; 0: there is none */
+	uint64_t irq_stack;         /* per-CPU symbol of the pointer to its top; 0: there is none */
+	uint64_t cpu_count_address; /* nr_cpu_ids; 0: there is none */
 	uint64_t direct_map_address; /* page_offset_base; 0: it is a constant */
 	uint64_t capability_address; /* the word with X86_FEATURE_PTI; 0: there is none */
 	uint64_t init_task;          /* linear address */

@@ -567,6 +567,34 @@ Test(linux_task, a_kernel_thread_borrows_tables_or_uses_the_kernel_s)
 }
 
 /* Between the change of the stack and that of the current task, both of one process. */
+Test(linux_task, a_stack_that_is_another_task_s_contradicts)
+{
+	static struct linux_task_layout layout;
+	struct kernel_memory *kernel = make_kernel(&layout);
+	struct guest_cpu cpu = make_kernel_cpu(0, PROGRAM_CR3);
+	const uint64_t irq_stack = KERNEL_DIRECT + 0x30000;
+	static const struct {
+		uint64_t stack;
+		enum linux_task_check check;
+	} cases[] = {
+		{STACK_AT + 0x3000, LINUX_TASK_VERIFIED},
+		{STACK_AT + 0x8000, LINUX_TASK_CONTRADICTED},
+		{KERNEL_DIRECT + 0x30000 - 0x100, LINUX_TASK_VERIFIED}, /* an interrupt's */
+		{KERNEL_DIRECT + 0x30000 - 0x3ff8, LINUX_TASK_VERIFIED},
+		{KERNEL_DIRECT + 0x30000 - 0x4008, LINUX_TASK_CONTRADICTED},
+		{KERNEL_DIRECT + 0x30000 + 0x10, LINUX_TASK_CONTRADICTED},
+		{KERNEL_TSS + 0x10000, LINUX_TASK_VERIFIED}, /* an exception's */
+		{0x7ffc12345678, LINUX_TASK_VERIFIED},       /* SYSCALL keeps the program's */
+	};
+
+	buffer_put(&kernel->memory, KERNEL_AREAS + PER_CPU_IRQ_STACK, irq_stack - 8, 8);
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		cpu.gpr[GUEST_RSP] = cases[i].stack;
+		expect_check(&layout, kernel, cpu, cases[i].check);
+	}
+}
+
+/* The same in a kernel that does not say where its interrupt stacks are. */
 Test(linux_task, a_switch_of_threads_is_contradicted)
 {
 	static struct linux_task_layout layout;
