@@ -94,7 +94,8 @@ gp_status_t linux_task_layout_init(const struct guest_memory *memory,
 				   struct linux_task_layout *out, struct error *error);
 
 /* Reads again what boot changes. Cheap when there are few CPUs (a few µs); nobody may be using
- * `layout` meanwhile. */
+ * `layout` meanwhile. If linux_kernel_find() has found other page tables since, put its `space`
+ * into the layout first. */
 void linux_task_layout_refresh(struct linux_task_layout *layout, const struct guest_memory *memory);
 
 /* What is remembered of one vCPU between its samples; zero to begin with. Belongs to one thread at
