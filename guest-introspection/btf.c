@@ -11,7 +11,6 @@
  *
  * A type is name_off u32, info u32 (vlen 0-15, kind 24-28, kind_flag 31), size or type u32, and
  * what its kind has behind that. Types are numbered from 1 in their order; 0 is void. */
-#define HEADER_SIZE 24
 #define HEADER_LIMIT 256 /* it has grown before; a longer one is a damaged one */
 #define TYPE_SIZE 12
 #define MEMBER_SIZE 12
@@ -19,9 +18,6 @@
 #define MAGIC_SWAPPED 0x9feb
 #define VERSION 1
 #define INFO_KNOWN UINT32_C(0x9f00ffff)
-
-/* Debian's have 4 to 6 MiB; what the kernel lets programs load has the same limit. */
-#define BTF_LIMIT (16u << 20)
 
 enum kind {
 	KIND_INT = 1,
@@ -253,7 +249,7 @@ struct header {
 	uint64_t total;
 };
 
-/* `bytes` holds HEADER_SIZE bytes. */
+/* `bytes` holds BTF_HEADER_SIZE bytes. */
 static gp_status_t read_header(const uint8_t *bytes, struct header *out, struct error *error)
 {
 	struct header header = {.size = get_u32(bytes + 4),
@@ -272,7 +268,7 @@ static gp_status_t read_header(const uint8_t *bytes, struct header *out, struct 
 	if (bytes[2] != VERSION)
 		return error_set(error, GP_ERR_NOT_FOUND, "BTF version %u is not known", bytes[2]);
 	header.total = header.size + (types_end > strings_end ? types_end : strings_end);
-	if (header.size < HEADER_SIZE || header.size > HEADER_LIMIT || header.type_offset % 4 ||
+	if (header.size < BTF_HEADER_SIZE || header.size > HEADER_LIMIT || header.type_offset % 4 ||
 	    header.string_size == 0 || header.total > BTF_LIMIT)
 		return error_set(error, GP_ERR_NOT_FOUND,
 				 "a damaged BTF header: %u bytes, types %u+%u, strings %u+%u",
@@ -282,15 +278,25 @@ static gp_status_t read_header(const uint8_t *bytes, struct header *out, struct 
 	return GP_OK;
 }
 
-/* Takes `bytes` over, whatever comes of it. */
-static gp_status_t parse_owned(uint8_t *bytes, size_t size, struct btf **out, struct error *error)
+size_t btf_blob_size(const uint8_t bytes[static BTF_HEADER_SIZE])
 {
+	struct header header;
+
+	if (read_header(bytes, &header, NULL) != GP_OK || header.type_offset != 0 ||
+	    header.string_offset != header.type_size || header.type_size < TYPE_SIZE)
+		return 0;
+	return header.total;
+}
+
+gp_status_t btf_adopt(void *blob, size_t size, struct btf **out, struct error *error)
+{
+	uint8_t *bytes = blob;
 	struct header header;
 	struct btf *btf = NULL;
 	gp_status_t status;
 	size_t room;
 
-	if (size < HEADER_SIZE) {
+	if (size < BTF_HEADER_SIZE) {
 		status = error_set(error, GP_ERR_NOT_FOUND, "no BTF in %zu bytes", size);
 		goto failed;
 	}
@@ -352,7 +358,7 @@ gp_status_t btf_parse(const void *bytes, size_t size, struct btf **out, struct e
 	if (!copy)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory to copy BTF");
 	memcpy(copy, bytes, size);
-	return parse_owned(copy, size, out, error);
+	return btf_adopt(copy, size, out, error);
 }
 
 void btf_destroy(struct btf *btf)
@@ -612,95 +618,4 @@ bool btf_find_enumerator(const struct btf *btf, const char *name, int64_t *value
 		}
 	}
 	return false;
-}
-
-#define PAGE UINT64_C(4096)
-#define SCAN_ATTEMPTS 8
-
-/* Copies and parses the BTF in [start, end), linear addresses. */
-static gp_status_t read_range(const struct guest_memory *memory, const struct linux_kernel *kernel,
-			      uint64_t start, uint64_t end, struct btf **out, struct error *error)
-{
-	struct translation_cache cache;
-	uint8_t *bytes;
-
-	if (start < kernel->text_base || end > kernel->image_end || start >= end ||
-	    end - start > BTF_LIMIT)
-		return error_set(error, GP_ERR_NOT_FOUND, "no BTF can be from 0x%llx to 0x%llx",
-				 (unsigned long long)start, (unsigned long long)end);
-	bytes = malloc(end - start);
-	if (!bytes)
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory to copy the guest's BTF");
-	translation_cache_clear(&cache);
-	if (guest_read_virtual(&kernel->space, &cache, memory, gva(start), bytes, end - start) !=
-	    TRANSLATE_OK) {
-		free(bytes);
-		return error_set(error, GP_ERR_NOT_FOUND, "the BTF at 0x%llx cannot be read",
-				 (unsigned long long)start);
-	}
-	return parse_owned(bytes, end - start, out, error);
-}
-
-/* Goes through the image for a BTF header and tries what it finds. */
-static gp_status_t scan(const struct guest_memory *memory, const struct linux_kernel *kernel,
-			struct btf **out, struct error *error)
-{
-	static const uint8_t magic[] = {0x9f, 0xeb, VERSION, 0};
-	const size_t kept = HEADER_SIZE - 1;
-	struct translation_cache cache;
-	/* The end of the page before, then this page. */
-	uint8_t bytes[HEADER_SIZE + PAGE];
-	unsigned attempts = 0;
-	bool kept_valid = false;
-
-	translation_cache_clear(&cache);
-	for (uint64_t page = kernel->text_base; page < kernel->image_end; page += PAGE) {
-		const uint8_t *end = bytes + kept + PAGE;
-		const uint8_t *at = kept_valid ? bytes : bytes + kept;
-
-		kept_valid = false;
-		if (guest_read_virtual(&kernel->space, &cache, memory, gva(page), bytes + kept,
-				       PAGE) != TRANSLATE_OK)
-			continue;
-		while ((at = memmem(at, (size_t)(end - at), magic, sizeof(magic))) != NULL &&
-		       end - at >= HEADER_SIZE) {
-			uint64_t start = page - kept + (uint64_t)(at - bytes);
-			struct header header;
-			gp_status_t status;
-
-			at++;
-			/* What the compiler and pahole write has no gaps. */
-			if (read_header(at - 1, &header, NULL) != GP_OK ||
-			    header.type_offset != 0 || header.string_offset != header.type_size ||
-			    header.type_size < TYPE_SIZE)
-				continue;
-			if (++attempts > SCAN_ATTEMPTS)
-				return error_set(error, GP_ERR_NOT_FOUND,
-						 "too much in the kernel looks like BTF and is "
-						 "none");
-			status = read_range(memory, kernel, start, start + header.total, out, NULL);
-			if (status == GP_OK)
-				return status;
-			if (status == GP_ERR_NO_MEMORY)
-				return error_set(error, status, "no memory to read BTF");
-		}
-		memmove(bytes, bytes + PAGE, kept);
-		kept_valid = true;
-	}
-	return error_set(error, GP_ERR_NOT_FOUND,
-			 "no BTF in the kernel at 0x%llx: built without CONFIG_DEBUG_INFO_BTF?",
-			 (unsigned long long)kernel->text_base);
-}
-
-gp_status_t linux_btf_read(const struct guest_memory *memory, const struct linux_kernel *kernel,
-			   const struct symbol_table *symbols, struct btf **out,
-			   struct error *error)
-{
-	struct symbol start;
-	struct symbol stop;
-
-	if (symbols && symbol_table_find_name(symbols, "__start_BTF", &start) &&
-	    symbol_table_find_name(symbols, "__stop_BTF", &stop))
-		return read_range(memory, kernel, start.start, stop.start, out, error);
-	return scan(memory, kernel, out, error);
 }

@@ -17,6 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Debian's have 4 to 6 MiB; what the kernel lets programs load has the same limit. */
+#define BTF_LIMIT (16u << 20)
+#define BTF_HEADER_SIZE 24
+
 struct btf;
 
 /* Where a member lies in the structure that was asked for. */
@@ -40,6 +44,13 @@ gp_status_t linux_btf_read(const struct guest_memory *memory, const struct linux
  * GP_ERR_NOT_FOUND, GP_ERR_NO_MEMORY. The BTF of a module ("split") is refused: its types refer
  * to those of vmlinux. */
 gp_status_t btf_parse(const void *bytes, size_t size, struct btf **out, struct error *error);
+
+/* As btf_parse(), but takes over `blob`, which malloc() gave, whatever comes of it. */
+gp_status_t btf_adopt(void *blob, size_t size, struct btf **out, struct error *error);
+
+/* Bytes of the blob that begins with this header; 0: it is none, or not as compilers and pahole
+ * write it, without gaps. */
+size_t btf_blob_size(const uint8_t bytes[static BTF_HEADER_SIZE]);
 
 /* NULL is ignored. */
 void btf_destroy(struct btf *btf);

@@ -48,7 +48,7 @@ struct linux_module {
 
 /* Offsets of members, in bytes. A plain value. */
 struct linux_module_layout {
-	struct address_space space; /* the kernel's own */
+	struct address_space space; /* the kernel's own; may be replaced by a newer one */
 	uint64_t head;              /* linear address of the list `modules` */
 	uint32_t list, name, state, kallsyms;
 	uint32_t unformed; /* MODULE_STATE_UNFORMED */

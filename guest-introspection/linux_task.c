@@ -6,6 +6,9 @@
 #define DIRECT_MAP_4_LEVEL UINT64_C(0xffff888000000000)
 #define DIRECT_MAP_5_LEVEL UINT64_C(0xff11000000000000)
 #define KERNEL_MAP UINT64_C(0xffffffff80000000)
+/* CPU_ENTRY_AREA_BASE: TSS, entry stack and exception stacks of each CPU. */
+#define ENTRY_AREA UINT64_C(0xfffffe0000000000)
+#define ENTRY_AREA_SIZE (UINT64_C(1) << 39)
 #define UPPER_HALF (UINT64_C(1) << 63)
 
 #define ROOT_ADDRESS UINT64_C(0x000ffffffffff000) /* in CR3: no PCID, no LAM bits */
@@ -149,21 +152,20 @@ static uint64_t symbol_address(const struct symbol_table *symbols, const char *n
 	return symbol_table_find_name(symbols, name, &symbol) ? symbol.start : 0;
 }
 
-/* The per-CPU address of the pointer to the current task. */
-static bool find_current(const struct symbol_table *symbols, const struct btf *btf,
-			 uint64_t *address)
+/* The per-CPU address of a variable that Linux 6.2 to 6.14 keep in a structure with what else is
+ * hot. */
+static bool find_hot(const struct symbol_table *symbols, const struct btf *btf, const char *name,
+		     uint64_t *address)
 {
 	struct btf_member member;
 	struct symbol symbol;
 
-	/* Linux 6.2 to 6.14 keep it in a structure with what else is hot. */
-	if (btf_find_member(btf, "pcpu_hot", "current_task", &member) &&
+	if (btf_find_member(btf, "pcpu_hot", name, &member) &&
 	    symbol_table_find_name(symbols, "pcpu_hot", &symbol)) {
 		*address = symbol.start + member.offset;
 		return true;
 	}
-	if (!symbol_table_find_name(symbols, "current_task", &symbol) &&
-	    !symbol_table_find_name(symbols, "const_current_task", &symbol))
+	if (!symbol_table_find_name(symbols, name, &symbol))
 		return false;
 	*address = symbol.start;
 	return true;
@@ -182,7 +184,8 @@ gp_status_t linux_task_layout_init(const struct guest_memory *memory,
 	uint64_t end;
 	gp_status_t status;
 
-	if (!find_current(symbols, btf, &layout.current))
+	if (!find_hot(symbols, btf, "current_task", &layout.current) &&
+	    !find_hot(symbols, btf, "const_current_task", &layout.current))
 		return error_set(error, GP_ERR_NOT_FOUND,
 				 "the guest's symbols have no current_task: tasks have no names");
 	layout.per_cpu_offset = symbol_address(symbols, "__per_cpu_offset");
@@ -198,6 +201,7 @@ gp_status_t linux_task_layout_init(const struct guest_memory *memory,
 	layout.init_mm = symbol_address(symbols, "init_mm");
 	layout.per_cpu_boot = symbol_address(symbols, "__per_cpu_load");
 	layout.tss = symbol_address(symbols, "cpu_tss_rw");
+	find_hot(symbols, btf, "hardirq_stack_ptr", &layout.irq_stack);
 	layout.cpu_count_address = symbol_address(symbols, "nr_cpu_ids");
 	layout.direct_map_address = symbol_address(symbols, "page_offset_base");
 	if (btf_find_member(btf, "cpuinfo_x86", "x86_capability", &member) &&
@@ -371,27 +375,41 @@ static bool read_task(const struct linux_task_layout *layout, const struct guest
 	return true;
 }
 
-/* Is the stack pointer on another stack while the task is being changed? */
-static bool in_switch(const struct linux_task_layout *layout, const struct guest_cpu *cpu,
+/* Is the vCPU, in the kernel, between the change of the stack and of the current task? It is when
+ * its stack is neither this task's nor one that is no task's: interrupts, exceptions and system
+ * calls come in on those of the entry code and of interrupts, or, a system call, still on the
+ * program's. */
+static bool in_switch(const struct linux_task_layout *layout, const struct guest_memory *memory,
+		      struct translation_cache *cache, const struct guest_cpu *cpu, uint64_t area,
 		      const struct linux_task *task)
 {
+	uint64_t stack = cpu->gpr[GUEST_RSP];
+	uint64_t top;
+
+	if (task->own_stack || stack < UPPER_HALF || stack - ENTRY_AREA < ENTRY_AREA_SIZE)
+		return false;
+	if (layout->irq_stack && read_u64(layout, memory, cache, area + layout->irq_stack, &top) &&
+	    top >= UPPER_HALF)
+		return top + 8 - stack > layout->stack_size;
+	/* Without it, by the code. */
 	for (unsigned i = 0; i < 2; i++)
 		if (cpu->rip >= layout->switches[i].start && cpu->rip < layout->switches[i].end)
-			return cpu->gpr[GUEST_RSP] - task->stack > layout->stack_size;
+			return true;
 	return false;
 }
 
 static enum linux_task_check check(const struct linux_task_layout *layout,
 				   const struct guest_memory *memory,
 				   struct translation_cache *cache, const struct guest_cpu *cpu,
-				   const struct linux_task *task, uint64_t lent)
+				   uint64_t area, const struct linux_task *task, uint64_t lent)
 {
 	uint64_t root = cpu->cr3 & ROOT_ADDRESS;
 	uint64_t mm = task->mm ? task->mm : lent;
 	uint64_t table;
 	uint64_t pgd;
 
-	if (cpu->cpl == 3 ? task->kernel_thread || !task->mm : in_switch(layout, cpu, task))
+	if (cpu->cpl == 3 ? task->kernel_thread || !task->mm
+			  : in_switch(layout, memory, cache, cpu, area, task))
 		return LINUX_TASK_CONTRADICTED;
 	/* Who needs no memory may run on the kernel's tables, whatever it has borrowed. */
 	table = layout->space.root;
@@ -426,7 +444,9 @@ enum linux_task_result linux_task_current(const struct linux_task_layout *layout
 	if (!read_u64(layout, memory, cache, remembered->offset + layout->current, &address) ||
 	    !read_task(layout, memory, cache, address, &task, &lent))
 		return LINUX_TASK_UNREADABLE;
-	task.check = check(layout, memory, cache, cpu, &task, lent);
+	task.own_stack = cpu->cpl != 3 && task.stack &&
+			 cpu->gpr[GUEST_RSP] - task.stack <= layout->stack_size;
+	task.check = check(layout, memory, cache, cpu, remembered->offset, &task, lent);
 	*out = task;
 	return LINUX_TASK_FOUND;
 }

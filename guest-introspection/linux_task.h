@@ -46,12 +46,13 @@ struct linux_task_window {
  * preparation, then any thread may use it. Fields are offsets in bytes unless they say otherwise.
  */
 struct linux_task_layout {
-	struct address_space space;  /* the kernel's own: what all reads go through */
-	uint64_t current;            /* per-CPU symbol */
-	uint64_t per_cpu_offset;     /* address of __per_cpu_offset */
-	uint64_t per_cpu_boot;       /* what stands in it before the areas are set up */
-	uint64_t tss;                /* per-CPU symbol; 0: there is none */
-	uint64_t cpu_count_address;  /* nr_cpu_ids; 0: there is none */
+	struct address_space space; /* the kernel's own: what all reads go through */
+	uint64_t current;           /* per-CPU symbol */
+	uint64_t per_cpu_offset;    /* address of __per_cpu_offset */
+	uint64_t per_cpu_boot;      /* what stands in it before the areas are set up */
+	uint64_t tss;               /* per-CPU symbol; 0: there is none */
+	uint64_t irq_stack;         /* per-CPU symbol of the pointer to its top; 0: there is none */
+	uint64_t cpu_count_address; /* nr_cpu_ids; 0: there is none */
 	uint64_t direct_map_address; /* page_offset_base; 0: it is a constant */
 	uint64_t capability_address; /* the word with X86_FEATURE_PTI; 0: there is none */
 	uint64_t init_task;          /* linear address */
@@ -93,7 +94,8 @@ gp_status_t linux_task_layout_init(const struct guest_memory *memory,
 				   struct linux_task_layout *out, struct error *error);
 
 /* Reads again what boot changes. Cheap when there are few CPUs (a few µs); nobody may be using
- * `layout` meanwhile. */
+ * `layout` meanwhile. If linux_kernel_find() has found other page tables since, put its `space`
+ * into the layout first. */
 void linux_task_layout_refresh(struct linux_task_layout *layout, const struct guest_memory *memory);
 
 /* What is remembered of one vCPU between its samples; zero to begin with. Belongs to one thread at
@@ -117,7 +119,8 @@ enum linux_task_check {
 	 * those it has borrowed, or the kernel's. */
 	LINUX_TASK_VERIFIED,
 	/* They are not, or the stack is another's: the vCPU is in the middle of a switch, or runs
-	 * on tables for a moment (patching code, EFI). Not to be named. */
+	 * on other tables for a moment (patching code, EFI). Not to be named, unless `own_stack`;
+	 * and what CR3 leads to is not this task's memory. */
 	LINUX_TASK_CONTRADICTED,
 	LINUX_TASK_UNCHECKED, /* the task's page tables could not be found out */
 };
@@ -132,6 +135,9 @@ struct linux_task {
 	int32_t tid;         /* of itself: `pid` in Linux */
 	bool idle;           /* the CPU has nothing to do; pid and tid are 0 */
 	bool kernel_thread;  /* idle tasks, too */
+	/* In the kernel, on this task's own stack, which no other task is ever on: that is proof,
+	 * too. False in user mode and on the stacks of interrupts and exceptions. */
+	bool own_stack;
 	enum linux_task_check check;
 	/* As it is now: any bytes but zero, then zeroes. Names change: a new program, prctl(). */
 	char name[LINUX_TASK_NAME_SIZE];

@@ -70,6 +70,7 @@ enum {
 	DATA_INIT_MM = 128,
 	DATA_INIT_TASK = 256,
 	PER_CPU_CURRENT = 0x40,
+	PER_CPU_IRQ_STACK = 0x48,
 	PER_CPU_TSS = 0x1000,
 };
 
@@ -82,6 +83,7 @@ static inline void kernel_memory_task_layout(struct linux_task_layout *out)
 	out->space = kernel_memory_space();
 	out->current = PER_CPU_CURRENT;
 	out->tss = PER_CPU_TSS;
+	out->irq_stack = PER_CPU_IRQ_STACK;
 	out->per_cpu_offset = data + DATA_PER_CPU_OFFSET;
 	out->per_cpu_boot = 0x1234;
 	out->cpu_count_address = data + DATA_CPU_COUNT;

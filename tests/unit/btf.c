@@ -1,6 +1,7 @@
 /* BTF: members are found where the compiler put them, and forged types cost nothing but names. */
 #include "base/cleanup.h"
 #include "guest-introspection/btf.h"
+#include "tests/kernel_memory.h"
 #include "tests/unit/image_support.h"
 
 #include <criterion/criterion.h>
@@ -515,6 +516,51 @@ Test(btf, forged_types_cost_a_bounded_time)
 	}
 	btf_destroy(btf);
 	cr_assert_lt(seconds_used() - before, 5.0);
+}
+
+/* Wherever it lies in the image, and whatever looks like it before. */
+Test(btf, the_scan_finds_it_across_pages_and_behind_decoys)
+{
+	static struct kernel_memory memory;
+	AUTO_FREE struct blob *blob = make_kernel_like();
+	size_t size;
+	AUTO_FREE uint8_t *bytes = assemble(blob, &size);
+	const struct linux_kernel kernel = {.text_base = KERNEL_DIRECT + KERNEL_DATA,
+					    .image_end = KERNEL_DIRECT + KERNEL_SIZE,
+					    .space = kernel_memory_space()};
+	const size_t room = KERNEL_SIZE - KERNEL_DATA;
+	static const size_t places[] = {0, 0x1000 - 2, 0x1000 - 23, 0x1000 - 24, 0x2345, 0x1000};
+
+	for (unsigned i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		struct error error = {0};
+		struct btf *btf;
+
+		kernel_memory_init(&memory);
+		memcpy(memory.bytes + KERNEL_DATA + places[i], bytes, size);
+		if (places[i] > 200) { /* its header, and then nothing */
+			memcpy(memory.bytes + KERNEL_DATA + 100, bytes, 24);
+			memcpy(memory.bytes + KERNEL_DATA + 150, bytes, 4);
+		}
+		cr_assert_eq(linux_btf_read(&memory.memory.memory, &kernel, NULL, &btf, &error),
+			     GP_OK, "%u: %s", i, error.text);
+		expect_member(btf, "task_struct", "se.second", (struct btf_member){28, 4, 0, 0, 1});
+		btf_destroy(btf);
+		/* Cut off by the image's end it is none. */
+		kernel_memory_init(&memory);
+		memcpy(memory.bytes + KERNEL_SIZE - size + 1, bytes, size - 1);
+		cr_assert_eq(linux_btf_read(&memory.memory.memory, &kernel, NULL, &btf, &error),
+			     GP_ERR_NOT_FOUND);
+	}
+	/* Nothing but headers: the work ends. */
+	for (size_t at = 0; at + 24 < room; at += 24)
+		memcpy(memory.bytes + KERNEL_DATA + at, bytes, 24);
+	struct btf *untouched = NULL;
+	struct error error;
+
+	cr_assert_eq(linux_btf_read(&memory.memory.memory, &kernel, NULL, &untouched, &error),
+		     GP_ERR_NOT_FOUND);
+	cr_assert_null(untouched);
+	cr_assert(strstr(error.text, "too much"), "%s", error.text);
 }
 
 /* Of real kernels: with symbols and by the scan it is the same, and init_task looks like what the

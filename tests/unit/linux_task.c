@@ -353,3 +353,497 @@ Test(linux_task, costs_a_handful_of_reads)
 		prepared_image_deinit(&image);
 	}
 }
+
+/* A made-up system: CPU 0 runs the thread of a program, CPU 1 a kernel thread. Offsets in the data;
+ * page tables need not be there to be compared. */
+enum {
+	IDLE = DATA_INIT_TASK,
+	LEADER = 512,
+	THREAD = 768,
+	KERNEL_THREAD = 1024,
+	SIGNALS = 2048,
+	PROGRAM_MM = 2560,
+	KTHREAD = 3000,
+	FULL_NAME = 3100,
+};
+
+#define PROGRAM_ROOT UINT64_C(0x20000)
+#define PROGRAM_CR3 (PROGRAM_ROOT | 0x5)
+#define STACK_AT (KERNEL_DIRECT + 0x18000)
+#define PF_KTHREAD 0x200000u
+
+static uint64_t linear(uint64_t offset)
+{
+	return KERNEL_DIRECT + KERNEL_DATA + offset;
+}
+
+static void put(struct kernel_memory *kernel, uint64_t offset, uint64_t value, unsigned size)
+{
+	buffer_put(&kernel->memory, KERNEL_DATA + offset, value, size);
+}
+
+static void put_task(struct kernel_memory *kernel, uint64_t task, int tid, uint64_t leader, int pid,
+		     uint64_t mm, uint64_t active_mm, const char *name)
+{
+	put(kernel, task + TASK_STACK, STACK_AT, 8);
+	put(kernel, task + TASK_FLAGS, mm ? 0x400000 : PF_KTHREAD, 4);
+	put(kernel, task + TASK_MM, mm, 8);
+	put(kernel, task + TASK_ACTIVE_MM, active_mm, 8);
+	put(kernel, task + TASK_TID, (uint32_t)tid, 4);
+	put(kernel, task + TASK_PID, (uint32_t)pid, 4);
+	put(kernel, task + TASK_LEADER, linear(leader), 8);
+	put(kernel, task + TASK_START_TIME, (uint64_t)tid * 1000, 8);
+	memcpy(kernel->bytes + KERNEL_DATA + task + TASK_COMM, name, strlen(name));
+}
+
+static void put_ring(struct kernel_memory *kernel, const uint64_t *nodes, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		put(kernel, nodes[i], linear(nodes[(i + 1) % count]), 8);
+		put(kernel, nodes[(i + 1) % count] + 8, linear(nodes[i]), 8);
+	}
+}
+
+static void put_threads(struct kernel_memory *kernel, unsigned signal, uint64_t first,
+			uint64_t second)
+{
+	uint64_t at = SIGNALS + signal * UINT64_C(64);
+	const uint64_t nodes[] = {at + SIGNAL_THREAD_HEAD, first + TASK_THREAD_NODE,
+				  second + TASK_THREAD_NODE};
+
+	put(kernel, first + TASK_SIGNAL, linear(at), 8);
+	put_ring(kernel, nodes, second ? 3 : 2);
+}
+
+static void set_current(struct kernel_memory *kernel, unsigned cpu, uint64_t task)
+{
+	buffer_put(&kernel->memory, KERNEL_AREAS + cpu * KERNEL_AREA_SIZE + PER_CPU_CURRENT, task,
+		   8);
+}
+
+static uint64_t area(unsigned cpu)
+{
+	return KERNEL_DIRECT + KERNEL_AREAS + cpu * KERNEL_AREA_SIZE;
+}
+
+static struct kernel_memory *make_kernel(struct linux_task_layout *layout)
+{
+	static struct kernel_memory kernel;
+	const uint64_t tasks[] = {IDLE + TASK_TASKS, LEADER + TASK_TASKS,
+				  KERNEL_THREAD + TASK_TASKS};
+
+	kernel_memory_init(&kernel);
+	for (unsigned i = 0; i < KERNEL_CPUS; i++)
+		put(&kernel, DATA_PER_CPU_OFFSET + i * 8, area(i), 8);
+	put(&kernel, DATA_CPU_COUNT, KERNEL_CPUS, 4);
+	put(&kernel, DATA_INIT_MM + MM_PGD, UINT64_C(0xffffffff82000000), 8);
+	put(&kernel, PROGRAM_MM + MM_PGD, KERNEL_DIRECT + PROGRAM_ROOT, 8);
+	put_task(&kernel, IDLE, 0, IDLE, 0, 0, linear(DATA_INIT_MM), "swapper/0");
+	put_task(&kernel, LEADER, 100, LEADER, 100, linear(PROGRAM_MM), linear(PROGRAM_MM),
+		 "leader");
+	put_task(&kernel, THREAD, 101, LEADER, 100, linear(PROGRAM_MM), linear(PROGRAM_MM),
+		 "thread");
+	put_task(&kernel, KERNEL_THREAD, 2, KERNEL_THREAD, 2, 0, linear(PROGRAM_MM),
+		 "kthread_long_na");
+	put(&kernel, KERNEL_THREAD + TASK_WORKER, linear(KTHREAD), 8);
+	put(&kernel, KTHREAD + THREAD_FULL_NAME, linear(FULL_NAME), 8);
+	memcpy(kernel.bytes + KERNEL_DATA + FULL_NAME, "kthread_long_name_whole", 23);
+	put_ring(&kernel, tasks, 3);
+	put_threads(&kernel, 0, IDLE, 0);
+	put_threads(&kernel, 1, LEADER, THREAD);
+	put_threads(&kernel, 2, KERNEL_THREAD, 0);
+	set_current(&kernel, 0, linear(THREAD));
+	set_current(&kernel, 1, linear(KERNEL_THREAD));
+	kernel_memory_task_layout(layout);
+	linux_task_layout_refresh(layout, &kernel.memory.memory);
+	cr_assert(layout->settled);
+	return &kernel;
+}
+
+/* A vCPU in user mode. */
+static struct guest_cpu make_cpu(unsigned number, uint64_t cr3)
+{
+	struct guest_cpu cpu = {.rip = 0x401000, .cr3 = cr3, .cpl = 3};
+
+	cpu.tr_base = KERNEL_TSS + number * UINT64_C(4096);
+	return cpu;
+}
+
+static struct guest_cpu make_kernel_cpu(unsigned number, uint64_t cr3)
+{
+	struct guest_cpu cpu = make_cpu(number, cr3);
+
+	cpu.cpl = 0;
+	cpu.rip = UINT64_C(0xffffffff81234567);
+	cpu.gs.base = area(number);
+	cpu.gpr[GUEST_RSP] = STACK_AT + 0x3000;
+	return cpu;
+}
+
+static enum linux_task_result ask(const struct linux_task_layout *layout,
+				  struct kernel_memory *kernel, const struct guest_cpu *cpu,
+				  struct linux_task *task)
+{
+	struct linux_task_cpu remembered = {0};
+	struct translation_cache cache;
+
+	translation_cache_clear(&cache);
+	return linux_task_current(layout, &kernel->memory.memory, &cache, cpu, &remembered, task);
+}
+
+static void expect_check(const struct linux_task_layout *layout, struct kernel_memory *kernel,
+			 struct guest_cpu cpu, enum linux_task_check check)
+{
+	struct linux_task task;
+
+	cr_assert_eq(ask(layout, kernel, &cpu, &task), LINUX_TASK_FOUND);
+	cr_assert_eq(task.check, check, "%d", task.check);
+}
+
+Test(linux_task, a_program_s_thread)
+{
+	static struct linux_task_layout layout;
+	struct kernel_memory *kernel = make_kernel(&layout);
+	struct guest_cpu cpu = make_cpu(0, PROGRAM_CR3);
+	struct linux_task task;
+	char name[LINUX_TASK_NAME_SIZE];
+
+	cr_assert_eq(ask(&layout, kernel, &cpu, &task), LINUX_TASK_FOUND);
+	cr_assert_eq(task.address, linear(THREAD));
+	cr_assert_eq(task.mm, linear(PROGRAM_MM));
+	cr_assert_eq(task.stack, STACK_AT);
+	cr_assert_eq(task.leader, linear(LEADER));
+	cr_assert_eq(task.start_time, 101000);
+	cr_assert_eq(task.pid, 100);
+	cr_assert_eq(task.tid, 101);
+	cr_assert_not(task.idle || task.kernel_thread);
+	cr_assert_eq(task.check, LINUX_TASK_VERIFIED);
+	cr_assert_str_eq(task.name, "thread");
+	cr_assert(linux_task_name(&layout, &kernel->memory.memory, NULL, task.leader, name));
+	cr_assert_str_eq(name, "leader");
+}
+
+Test(linux_task, user_mode_on_other_tables_is_contradicted)
+{
+	static struct linux_task_layout layout;
+	struct kernel_memory *kernel = make_kernel(&layout);
+	const uint64_t isolated = PROGRAM_CR3 | 0x1000;
+
+	expect_check(&layout, kernel, make_cpu(0, PROGRAM_CR3 + 0x2000), LINUX_TASK_CONTRADICTED);
+	expect_check(&layout, kernel, make_cpu(0, KERNEL_ROOT), LINUX_TASK_CONTRADICTED);
+	/* Bits that are no address: PCID, linear-address masking. */
+	expect_check(&layout, kernel, make_cpu(0, PROGRAM_CR3 | UINT64_C(3) << 61),
+		     LINUX_TASK_VERIFIED);
+	/* The page behind is a program's own only under isolation. */
+	expect_check(&layout, kernel, make_cpu(0, isolated), LINUX_TASK_CONTRADICTED);
+	put(kernel, DATA_CAPABILITIES, 1 << 11, 4);
+	linux_task_layout_refresh(&layout, &kernel->memory.memory);
+	expect_check(&layout, kernel, make_cpu(0, isolated), LINUX_TASK_VERIFIED);
+	expect_check(&layout, kernel, make_cpu(0, PROGRAM_CR3), LINUX_TASK_VERIFIED);
+	expect_check(&layout, kernel, make_cpu(0, PROGRAM_CR3 + 0x2000), LINUX_TASK_CONTRADICTED);
+	/* A kernel thread is never in user mode. */
+	expect_check(&layout, kernel, make_cpu(1, PROGRAM_CR3), LINUX_TASK_CONTRADICTED);
+}
+
+Test(linux_task, a_kernel_thread_borrows_tables_or_uses_the_kernel_s)
+{
+	static struct linux_task_layout layout;
+	struct kernel_memory *kernel = make_kernel(&layout);
+
+	expect_check(&layout, kernel, make_kernel_cpu(1, PROGRAM_CR3), LINUX_TASK_VERIFIED);
+	expect_check(&layout, kernel, make_kernel_cpu(1, KERNEL_ROOT), LINUX_TASK_VERIFIED);
+	expect_check(&layout, kernel, make_kernel_cpu(1, 0x30000), LINUX_TASK_CONTRADICTED);
+	set_current(kernel, 1, linear(IDLE));
+	expect_check(&layout, kernel, make_kernel_cpu(1, KERNEL_ROOT), LINUX_TASK_VERIFIED);
+	expect_check(&layout, kernel, make_kernel_cpu(1, PROGRAM_CR3), LINUX_TASK_CONTRADICTED);
+	/* A program in the kernel has its own. */
+	expect_check(&layout, kernel, make_kernel_cpu(0, PROGRAM_CR3), LINUX_TASK_VERIFIED);
+	expect_check(&layout, kernel, make_kernel_cpu(0, KERNEL_ROOT), LINUX_TASK_CONTRADICTED);
+	/* Tables that cannot be looked up prove nothing. */
+	put(kernel, PROGRAM_MM + MM_PGD, 42, 8);
+	expect_check(&layout, kernel, make_kernel_cpu(0, PROGRAM_CR3), LINUX_TASK_UNCHECKED);
+	put(kernel, THREAD + TASK_MM, 0x1000, 8);
+	expect_check(&layout, kernel, make_kernel_cpu(0, PROGRAM_CR3), LINUX_TASK_UNCHECKED);
+}
+
+/* Between the change of the stack and that of the current task, both of one process. */
+Test(linux_task, a_stack_that_is_another_task_s_contradicts)
+{
+	static struct linux_task_layout layout;
+	struct kernel_memory *kernel = make_kernel(&layout);
+	struct guest_cpu cpu = make_kernel_cpu(0, PROGRAM_CR3);
+	const uint64_t irq_stack = KERNEL_DIRECT + 0x30000;
+	static const struct {
+		uint64_t stack;
+		enum linux_task_check check;
+	} cases[] = {
+		{STACK_AT + 0x3000, LINUX_TASK_VERIFIED},
+		{STACK_AT + 0x8000, LINUX_TASK_CONTRADICTED},
+		{KERNEL_DIRECT + 0x30000 - 0x100, LINUX_TASK_VERIFIED}, /* an interrupt's */
+		{KERNEL_DIRECT + 0x30000 - 0x3ff8, LINUX_TASK_VERIFIED},
+		{KERNEL_DIRECT + 0x30000 - 0x4008, LINUX_TASK_CONTRADICTED},
+		{KERNEL_DIRECT + 0x30000 + 0x10, LINUX_TASK_CONTRADICTED},
+		{KERNEL_TSS + 0x10000, LINUX_TASK_VERIFIED}, /* an exception's */
+		{0x7ffc12345678, LINUX_TASK_VERIFIED},       /* SYSCALL keeps the program's */
+	};
+
+	buffer_put(&kernel->memory, KERNEL_AREAS + PER_CPU_IRQ_STACK, irq_stack - 8, 8);
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		cpu.gpr[GUEST_RSP] = cases[i].stack;
+		expect_check(&layout, kernel, cpu, cases[i].check);
+	}
+}
+
+/* The same in a kernel that does not say where its interrupt stacks are. */
+Test(linux_task, a_switch_of_threads_is_contradicted)
+{
+	static struct linux_task_layout layout;
+	struct kernel_memory *kernel = make_kernel(&layout);
+	struct guest_cpu cpu = make_kernel_cpu(0, PROGRAM_CR3);
+
+	cpu.rip = layout.switches[0].start + 0x20;
+	expect_check(&layout, kernel, cpu, LINUX_TASK_VERIFIED);
+	cpu.gpr[GUEST_RSP] = STACK_AT + 0x4000;
+	expect_check(&layout, kernel, cpu, LINUX_TASK_VERIFIED);
+	cpu.gpr[GUEST_RSP] = STACK_AT + 0x8000;
+	expect_check(&layout, kernel, cpu, LINUX_TASK_CONTRADICTED);
+	cpu.gpr[GUEST_RSP] = STACK_AT - 8;
+	expect_check(&layout, kernel, cpu, LINUX_TASK_CONTRADICTED);
+	cpu.rip = layout.switches[0].end;
+	expect_check(&layout, kernel, cpu, LINUX_TASK_VERIFIED);
+}
+
+Test(linux_task, its_own_stack_proves_a_task_on_other_tables)
+{
+	static struct linux_task_layout layout;
+	struct kernel_memory *kernel = make_kernel(&layout);
+	struct guest_cpu cpu = make_kernel_cpu(0, PROGRAM_CR3 + 0x2000);
+	struct linux_task task;
+
+	cr_assert_eq(ask(&layout, kernel, &cpu, &task), LINUX_TASK_FOUND);
+	cr_assert_eq(task.check, LINUX_TASK_CONTRADICTED);
+	cr_assert(task.own_stack);
+	cpu.gpr[GUEST_RSP] = STACK_AT + 0x4008;
+	cr_assert_eq(ask(&layout, kernel, &cpu, &task), LINUX_TASK_FOUND);
+	cr_assert_not(task.own_stack);
+	/* In user mode the stack pointer says nothing. */
+	cpu.cpl = 3;
+	cpu.gpr[GUEST_RSP] = STACK_AT + 0x1000;
+	cr_assert_eq(ask(&layout, kernel, &cpu, &task), LINUX_TASK_FOUND);
+	cr_assert_not(task.own_stack);
+}
+
+Test(linux_task, a_program_cannot_pose_as_another_cpu)
+{
+	static struct linux_task_layout layout;
+	struct kernel_memory *kernel = make_kernel(&layout);
+	struct guest_cpu cpu = make_cpu(0, PROGRAM_CR3);
+	struct linux_task task;
+
+	cpu.gs.base = area(1);
+	cr_assert_eq(ask(&layout, kernel, &cpu, &task), LINUX_TASK_FOUND);
+	cr_assert_eq(task.tid, 101);
+	cpu.cpl = 0; /* behind an interrupt, before swapgs */
+	cr_assert_eq(ask(&layout, kernel, &cpu, &task), LINUX_TASK_FOUND);
+	cr_assert_eq(task.tid, 101);
+}
+
+Test(linux_task, without_a_tss_the_gs_base_of_the_kernel_is_learned)
+{
+	static struct linux_task_layout layout;
+	struct kernel_memory *kernel = make_kernel(&layout);
+	struct guest_cpu user = make_cpu(1, PROGRAM_CR3);
+	struct guest_cpu cpu = make_kernel_cpu(1, PROGRAM_CR3);
+	struct linux_task_cpu remembered = {0};
+	struct linux_task task = {.tid = 42};
+
+	layout.tss = 0;
+	linux_task_layout_refresh(&layout, &kernel->memory.memory);
+	user.gs.base = area(1);
+	cr_assert_eq(linux_task_current(&layout, &kernel->memory.memory, NULL, &user, &remembered,
+					&task),
+		     LINUX_TASK_CPU_UNKNOWN);
+	cpu.gs.base = area(1) + 8;
+	cr_assert_eq(
+		linux_task_current(&layout, &kernel->memory.memory, NULL, &cpu, &remembered, &task),
+		LINUX_TASK_CPU_UNKNOWN);
+	cr_assert_eq(task.tid, 42);
+	cpu.gs.base = area(1);
+	cr_assert_eq(
+		linux_task_current(&layout, &kernel->memory.memory, NULL, &cpu, &remembered, &task),
+		LINUX_TASK_FOUND);
+	cr_assert_eq(task.tid, 2);
+	cr_assert_eq(remembered.number, 1);
+	/* From now on it is known in user mode, too. */
+	user.gs.base = 0;
+	set_current(kernel, 1, linear(LEADER));
+	cr_assert_eq(linux_task_current(&layout, &kernel->memory.memory, NULL, &user, &remembered,
+					&task),
+		     LINUX_TASK_FOUND);
+	cr_assert_eq(task.tid, 100);
+	cr_assert_eq(task.check, LINUX_TASK_VERIFIED);
+}
+
+Test(linux_task, areas_that_boot_moves_are_learned_anew)
+{
+	static struct linux_task_layout layout;
+	struct kernel_memory *kernel = make_kernel(&layout);
+	const struct guest_memory *memory = &kernel->memory.memory;
+	struct guest_cpu cpu = make_kernel_cpu(0, PROGRAM_CR3);
+	struct linux_task_cpu remembered = {0};
+	struct linux_task task;
+	uint32_t before = layout.generation;
+
+	linux_task_layout_refresh(&layout, memory);
+	cr_assert_eq(layout.generation, before);
+	cr_assert_eq(linux_task_current(&layout, memory, NULL, &cpu, &remembered, &task),
+		     LINUX_TASK_FOUND);
+	cr_assert_eq(task.tid, 101);
+	/* The two areas change places, and with them the TSSs. */
+	put(kernel, DATA_PER_CPU_OFFSET, area(1), 8);
+	put(kernel, DATA_PER_CPU_OFFSET + 8, area(0), 8);
+	cpu.tr_base = KERNEL_TSS + 4096;
+	linux_task_layout_refresh(&layout, memory);
+	cr_assert_neq(layout.generation, before);
+	cr_assert_eq(linux_task_current(&layout, memory, NULL, &cpu, &remembered, &task),
+		     LINUX_TASK_FOUND);
+	cr_assert_eq(task.tid, 2);
+	cr_assert_eq(remembered.number, 0);
+	/* Before the areas are there, all are the same. */
+	put(kernel, DATA_PER_CPU_OFFSET, area(0), 8);
+	linux_task_layout_refresh(&layout, memory);
+	cr_assert_not(layout.settled);
+	put(kernel, DATA_CPU_COUNT, 1, 4);
+	linux_task_layout_refresh(&layout, memory);
+	cr_assert(layout.settled);
+	put(kernel, DATA_PER_CPU_OFFSET, layout.per_cpu_boot, 8);
+	linux_task_layout_refresh(&layout, memory);
+	cr_assert_not(layout.settled);
+	/* As many as the kernel is built for: no more than are there. */
+	put(kernel, DATA_CPU_COUNT, 8192, 4);
+	linux_task_layout_refresh(&layout, memory);
+	cr_assert_eq(layout.area_count, LINUX_TASK_CPU_LIMIT);
+}
+
+Test(linux_task, what_is_no_task_is_not_reported)
+{
+	static struct linux_task_layout layout;
+	static const struct {
+		uint64_t at;
+		uint64_t value;
+		unsigned size;
+	} damages[] = {
+		{THREAD + TASK_TID, 0x80000000, 4},  {THREAD + TASK_TID, 0x400001, 4},
+		{THREAD + TASK_PID, 0xffffffff, 4},  {THREAD + TASK_STACK, 0x1000, 8},
+		{THREAD + TASK_LEADER, 0x400000, 8},
+	};
+	static const uint64_t pointers[] = {0,
+					    1,
+					    0x1000,
+					    KERNEL_DIRECT + KERNEL_SIZE - 64,
+					    KERNEL_DIRECT + KERNEL_DATA + 3,
+					    UINT64_C(0x8000000000000000),
+					    UINT64_MAX - 7};
+	struct guest_cpu cpu = make_cpu(0, PROGRAM_CR3);
+	struct linux_task task = {.tid = 42};
+
+	for (unsigned i = 0; i < sizeof(damages) / sizeof(damages[0]); i++) {
+		struct kernel_memory *kernel = make_kernel(&layout);
+
+		put(kernel, damages[i].at, damages[i].value, damages[i].size);
+		cr_assert_eq(ask(&layout, kernel, &cpu, &task), LINUX_TASK_UNREADABLE, "%u", i);
+	}
+	for (unsigned i = 0; i < sizeof(pointers) / sizeof(pointers[0]); i++) {
+		struct kernel_memory *kernel = make_kernel(&layout);
+
+		set_current(kernel, 0, pointers[i]);
+		cr_assert_eq(ask(&layout, kernel, &cpu, &task), LINUX_TASK_UNREADABLE, "%u", i);
+	}
+	cr_assert_eq(task.tid, 42);
+}
+
+Test(linux_task, names_end)
+{
+	static struct linux_task_layout layout;
+	struct kernel_memory *kernel = make_kernel(&layout);
+	const struct guest_memory *memory = &kernel->memory.memory;
+	struct guest_cpu cpu = make_cpu(0, PROGRAM_CR3);
+	struct linux_task task;
+	char name[LINUX_TASK_LONG_NAME_SIZE];
+
+	memset(kernel->bytes + KERNEL_DATA + THREAD + TASK_COMM, 'x', 16);
+	cr_assert_eq(ask(&layout, kernel, &cpu, &task), LINUX_TASK_FOUND);
+	cr_assert_str_eq(task.name, "xxxxxxxxxxxxxxx");
+	/* What stands behind the end is none of ours. */
+	memcpy(kernel->bytes + KERNEL_DATA + THREAD + TASK_COMM, "ab\0defghijklmno", 16);
+	cr_assert_eq(ask(&layout, kernel, &cpu, &task), LINUX_TASK_FOUND);
+	cr_assert_eq(memcmp(task.name, "ab\0\0\0\0\0\0\0\0\0\0\0\0\0", 16), 0);
+	cr_assert(linux_task_long_name(&layout, memory, NULL, linear(KERNEL_THREAD), name));
+	cr_assert_str_eq(name, "kthread_long_name_whole");
+	cr_assert(linux_task_long_name(&layout, memory, NULL, linear(LEADER), name));
+	cr_assert_str_eq(name, "leader");
+	/* Another name is not the whole of this one. */
+	kernel->bytes[KERNEL_DATA + FULL_NAME] = 'K';
+	cr_assert(linux_task_long_name(&layout, memory, NULL, linear(KERNEL_THREAD), name));
+	cr_assert_str_eq(name, "kthread_long_na");
+	kernel->bytes[KERNEL_DATA + FULL_NAME] = 'k';
+	memset(kernel->bytes + KERNEL_DATA + FULL_NAME + 15, 'x', 100);
+	cr_assert(linux_task_long_name(&layout, memory, NULL, linear(KERNEL_THREAD), name));
+	cr_assert_eq(strlen(name), 56);
+	cr_assert_not(linux_task_name(&layout, memory, NULL, 0x1000, name));
+}
+
+static gp_status_t walk(const struct linux_task_layout *layout, struct kernel_memory *kernel,
+			size_t limit, struct collected *found)
+{
+	struct error error;
+
+	found->count = 0;
+	found->stop_at = 0;
+	return linux_task_walk(layout, &kernel->memory.memory, limit, collect, found, &error);
+}
+
+Test(linux_task, a_walk_over_damaged_lists_ends)
+{
+	static struct linux_task_layout layout;
+	static struct collected found;
+	struct kernel_memory *kernel = make_kernel(&layout);
+
+	cr_assert_eq(walk(&layout, kernel, 100, &found), GP_OK);
+	cr_assert_eq(found.count, 4);
+	cr_assert_eq(found.tasks[0].tid, 0);
+	cr_assert_eq(found.tasks[1].tid, 100);
+	cr_assert_eq(found.tasks[2].tid, 101);
+	cr_assert_eq(found.tasks[3].tid, 2);
+	cr_assert(found.tasks[3].kernel_thread);
+	/* A circle of processes that does not come back to its head. */
+	put(kernel, KERNEL_THREAD + TASK_TASKS, linear(LEADER + TASK_TASKS), 8);
+	cr_assert_eq(walk(&layout, kernel, 100, &found), GP_ERR_IO_DATA_INTEGRITY);
+	cr_assert_eq(found.count, 100);
+	/* The same of threads. */
+	kernel = make_kernel(&layout);
+	put(kernel, THREAD + TASK_THREAD_NODE, linear(LEADER + TASK_THREAD_NODE), 8);
+	cr_assert_eq(walk(&layout, kernel, 100, &found), GP_ERR_IO_DATA_INTEGRITY);
+	cr_assert_eq(found.count, 100);
+	/* A process without threads in a circle with itself. */
+	kernel = make_kernel(&layout);
+	put(kernel, LEADER + TASK_TASKS, linear(LEADER + TASK_TASKS), 8);
+	put(kernel, SIGNALS + 64 + SIGNAL_THREAD_HEAD, linear(SIGNALS + 64 + SIGNAL_THREAD_HEAD),
+	    8);
+	cr_assert_eq(walk(&layout, kernel, 100, &found), GP_ERR_IO_DATA_INTEGRITY);
+	cr_assert_eq(found.count, 1);
+	/* A thread of another process, and lists that lead nowhere: the rest is visited. */
+	kernel = make_kernel(&layout);
+	put(kernel, THREAD + TASK_LEADER, linear(KERNEL_THREAD), 8);
+	cr_assert_eq(walk(&layout, kernel, 100, &found), GP_ERR_IO_DATA_INTEGRITY);
+	cr_assert_eq(found.count, 3);
+	put(kernel, LEADER + TASK_SIGNAL, 0x1000, 8);
+	cr_assert_eq(walk(&layout, kernel, 100, &found), GP_ERR_IO_DATA_INTEGRITY);
+	cr_assert_eq(found.count, 2);
+	put(kernel, LEADER + TASK_TASKS, 0x1000, 8);
+	cr_assert_eq(walk(&layout, kernel, 100, &found), GP_ERR_IO_DATA_INTEGRITY);
+	cr_assert_eq(found.count, 1);
+	put(kernel, IDLE + TASK_TID, 1, 4);
+	cr_assert_eq(walk(&layout, kernel, 100, &found), GP_ERR_IO_DATA_INTEGRITY);
+	cr_assert_eq(found.count, 0);
+}
