@@ -105,7 +105,14 @@ static bool has_symbol(const struct symbol_table *table, const struct symbol *wa
 	return false;
 }
 
-/* How many text symbols of `table` are not in `other`. */
+static bool is_stub(const struct symbol *symbol)
+{
+	size_t length = strlen(symbol->name);
+
+	return length > 4 && strcmp(symbol->name + length - 4, "@plt") == 0;
+}
+
+/* How many text symbols of `table`, but for stubs, are not in `other`. */
 static size_t not_in(const struct symbol_table *table, const struct symbol_table *other)
 {
 	size_t count = 0;
@@ -113,7 +120,8 @@ static size_t not_in(const struct symbol_table *table, const struct symbol_table
 	for (size_t i = 0; i < table->count; i++) {
 		struct symbol symbol = symbol_table_get(table, i);
 
-		count += symbol_kind_is_text(symbol.kind) && !has_symbol(other, &symbol);
+		count += symbol_kind_is_text(symbol.kind) && !is_stub(&symbol) &&
+			 !has_symbol(other, &symbol);
 	}
 	return count;
 }
@@ -152,6 +160,64 @@ Test(elf_symbols, a_whole_file_is_read_as_libelf_reads_it)
 Test(elf_symbols, a_stripped_library_has_its_dynamic_symbols)
 {
 	expect_equal_to_libelf(libc_path(), false);
+}
+
+static void expect_stubs_as_objdump_sees_them(const char *path)
+{
+	struct error error = {0};
+	size_t size;
+	AUTO_FREE uint8_t *bytes = read_file(path, &size);
+	struct file_buffer buffer = file_buffer_over(bytes, size);
+	struct elf_image image;
+	struct symbol_table table;
+	struct elf_symbols_result result;
+	unsigned stubs = 0;
+	unsigned seen = 0;
+	char command[4400];
+	char line[1024];
+	FILE *dump;
+
+	cr_assert_eq(elf_image_read(&buffer.source, &image, &error), GP_OK, "%s", error.text);
+	cr_assert_eq(elf_symbols_read(&buffer.source, &image, 0, &table, &result, &error), GP_OK,
+		     "%s", error.text);
+	for (size_t i = 0; i < table.count; i++) {
+		struct symbol symbol = symbol_table_get(&table, i);
+
+		stubs += is_stub(&symbol);
+	}
+	/* "0000000000002030 <ftell@plt>:", and "...@plt-0x10" for what is no stub */
+	snprintf(command, sizeof(command),
+		 "objdump -d -j .plt -j .plt.sec -j .plt.got '%s' 2>/dev/null | "
+		 "sed -n 's/^\\([0-9a-f]*\\) <\\(.*@plt\\)>:$/\\1 \\2/p'",
+		 path);
+	dump = popen(command, "re");
+	cr_assert(dump);
+	while (fgets(line, sizeof(line), dump)) {
+		struct symbol wanted = {.name = line + 17};
+
+		line[strcspn(line, "\n")] = '\0';
+		wanted.start = strtoull(line, NULL, 16);
+		cr_assert(has_symbol(&table, &wanted), "%s", line);
+		seen++;
+	}
+	pclose(dump);
+	if (seen == 0)
+		cr_skip_test("no objdump to compare with");
+	cr_assert_eq(stubs, seen, "%u, not %u", stubs, seen);
+	symbol_table_deinit(&table);
+}
+
+Test(elf_plt, the_stubs_of_this_program_are_those_that_objdump_names)
+{
+	char path[4096] = "";
+
+	cr_assert_gt(readlink("/proc/self/exe", path, sizeof(path) - 1), 0);
+	expect_stubs_as_objdump_sees_them(path);
+}
+
+Test(elf_plt, the_stubs_of_the_c_library_are_those_that_objdump_names)
+{
+	expect_stubs_as_objdump_sees_them(libc_path());
 }
 
 Test(elf_symbols, what_is_found_between_holes_is_right_and_the_rest_is_counted)

@@ -61,7 +61,8 @@ static size_t missing_text(const struct symbol_table *table, const struct symbol
 		size_t low = 0;
 		size_t high = other->count;
 
-		if (!symbol_kind_is_text(one.kind))
+		/* Stubs are in no table of a file. */
+		if (!symbol_kind_is_text(one.kind) || strstr(one.name, "@plt"))
 			continue;
 		while (low < high) {
 			size_t middle = low + (high - low) / 2;
