@@ -174,6 +174,7 @@ make_tasks_initramfs() {
 	mkdir -p "$WORK/ext4/dir" "$WORK/ext4/inner"
 	pattern 4096 >"$WORK/ext4/pattern"
 	pattern 4 >"$WORK/ext4/dir/small"
+	cp "$WORK/programs/tasks-static-fp" "$WORK/ext4/program"
 	truncate -s 8M "$root/data/ext4"
 	mkfs.ext4 -q -F -O ^has_journal -d "$WORK/ext4" "$root/data/ext4"
 	printf '%s\n' "$MODULES" >"$root/modules/order"
@@ -214,12 +215,14 @@ for program in static-fp static-nofp dynamic-fp dynamic-nofp static-32; do
 done
 (exec -a other-name /bin/tasks-static-fp static-fp spin) &
 /bin/tasks-dynamic-nofp dynamic-nofp spin-libc &
+/mnt/ext4/program ext4 raw & # of which only the pages that it uses are cached
 stty -F /dev/ttyS1 raw
 (
 	gzip -c </proc/kallsyms >/dev/ttyS1
 	sleep 4
 	truth /data/plain /data/ext4 /mnt/tmp/file /mnt/tmp/deep/er/and/deeper/file \
 		/mnt/huge/pattern /mnt/ext4/pattern /mnt/ext4/dir/small /mnt/ext4/inner/mounted \
+		/mnt/ext4/program \
 		/bin/tasks-* /lib/x86_64-linux-gnu/* >/tmp/truth
 	gzip -c </tmp/truth >/dev/ttyS1
 	sleep 3
@@ -243,7 +246,7 @@ store_truth() {
 	mkdir "$output/files"
 	cp "$WORK"/programs/tasks-* "$WORK/tasks-root/bin/busybox" "$WORK/tasks-root/data/plain" \
 		"$output/files/"
-	cp "$WORK/ext4/pattern" "$output/files/pattern"
+	cp "$WORK/ext4/pattern" "$WORK/ext4/program" "$output/files/"
 	while read -r file; do
 		cp "$WORK/tasks-root/$file" "$output/files/"
 	done < <(cd "$WORK/tasks-root" && find lib lib64 -type f 2>/dev/null)
