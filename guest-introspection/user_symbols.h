@@ -1,8 +1,11 @@
 /* The symbols of a program, library or vDSO that a process of a Linux guest has mapped.
  *
  * Its bytes come from the guest's page cache; what is not cached there, from the memory of the
- * process; the vDSO from the kernel's own copy. What is in neither needs a copy of the file, found
- * by the build id, for which elf_image_read() and elf_symbols_read() take any struct file_source.
+ * process; the vDSO from the kernel's own copy. .symtab and the section headers stand at the end of
+ * a file: of a program that was only run, from a disk, they are mostly not cached (in an initramfs
+ * all is), and a static one has no dynamic symbols instead. What is in neither needs a copy of the
+ * file, found by the build id, for which elf_image_read() and elf_symbols_read() take any struct
+ * file_source.
  *
  * Cold: allocates, reads up to all symbols of a file. Any thread; the guest may run meanwhile.
  */
