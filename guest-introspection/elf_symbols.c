@@ -2,19 +2,18 @@
 
 #include "base/cleanup.h"
 #include "base/cursor.h"
+#include "guest-introspection/elf_dynamic.h"
+#include "guest-introspection/elf_plt.h"
 
 #include <elf.h>
 
 #define SECTION_LIMIT 65536u
 #define STRINGS_LIMIT (64u << 20)
-#define DYNAMIC_LIMIT 1024u
-#define HASH_LIMIT (1u << 17)
 #define PAGE_SIZE 4096u
 #define CHUNK_ENTRIES 170u /* of 24 bytes: about a page at a time */
 
 _Static_assert(sizeof(Elf64_Sym) == 24 && sizeof(Elf32_Sym) == 16, "System V ABI");
 _Static_assert(sizeof(Elf64_Shdr) == 64 && sizeof(Elf32_Shdr) == 40, "System V ABI");
-_Static_assert(sizeof(Elf64_Dyn) == 16 && sizeof(Elf32_Dyn) == 8, "System V ABI");
 
 struct reader {
 	const struct file_source *source;
@@ -262,141 +261,30 @@ static bool find_section(const struct reader *self, uint32_t type, struct sectio
 	return false;
 }
 
-/* What .dynamic says, as addresses of the file. 0: not said. */
-struct dynamic {
-	uint64_t symbols;
-	uint64_t strings;
-	uint64_t strings_size;
-	uint64_t entry_size;
-	uint64_t hash;
-	uint64_t gnu_hash;
-};
-
-static bool read_dynamic(const struct reader *self, uint64_t loaded_bias, struct dynamic *out)
-{
-	const struct elf_image *image = self->image;
-	size_t size = image->is_64 ? sizeof(Elf64_Dyn) : sizeof(Elf32_Dyn);
-	uint64_t count = image->dynamic.size / size;
-	struct dynamic dynamic = {0};
-
-	for (uint64_t i = 0; i < count && i < DYNAMIC_LIMIT; i++) {
-		uint8_t bytes[sizeof(Elf64_Dyn)];
-		struct cursor cursor = cursor_over(bytes, size);
-		uint64_t tag;
-		uint64_t value;
-		uint64_t address;
-		uint64_t offset;
-
-		if (file_source_read(self->source, image->dynamic.offset + i * size, bytes, size) !=
-		    size)
-			return false;
-		tag = take_word(&cursor, image->is_64);
-		value = take_word(&cursor, image->is_64);
-		/* The dynamic linker of glibc before 2.36 adds the bias to some of these. */
-		address = elf_image_offset(image, value, &offset) ? value : value - loaded_bias;
-		if (tag == DT_NULL)
-			break;
-		if (tag == DT_SYMTAB)
-			dynamic.symbols = address;
-		else if (tag == DT_STRTAB)
-			dynamic.strings = address;
-		else if (tag == DT_STRSZ)
-			dynamic.strings_size = value;
-		else if (tag == DT_SYMENT)
-			dynamic.entry_size = value;
-		else if (tag == DT_HASH)
-			dynamic.hash = address;
-		else if (tag == DT_GNU_HASH)
-			dynamic.gnu_hash = address;
-	}
-	*out = dynamic;
-	return dynamic.symbols && dynamic.strings && dynamic.strings_size;
-}
-
-static bool read_words(const struct reader *self, uint64_t address, uint32_t *words, unsigned count)
-{
-	uint64_t offset;
-
-	return elf_image_offset(self->image, address, &offset) &&
-	       file_source_read(self->source, offset, words, count * sizeof(*words)) ==
-		       count * sizeof(*words);
-}
-
-/* The symbols behind the hash table of DT_GNU_HASH: one more than the end of the last chain. */
-static uint64_t count_by_gnu_hash(const struct reader *self, uint64_t address)
-{
-	uint32_t
-		header[4]; /* buckets, first symbol in them, words of the bloom filter, its shift */
-	uint64_t buckets;
-	uint64_t chains;
-	uint32_t highest = 0;
-	uint32_t hash = 0;
-
-	if (!read_words(self, address, header, 4) || header[0] > HASH_LIMIT ||
-	    header[2] > HASH_LIMIT)
-		return 0;
-	buckets = address + 16 + (uint64_t)header[2] * (self->image->is_64 ? 8 : 4);
-	chains = buckets + (uint64_t)header[0] * 4;
-	for (uint32_t i = 0; i < header[0]; i++) {
-		uint32_t first;
-
-		if (!read_words(self, buckets + (uint64_t)i * 4, &first, 1))
-			return 0;
-		if (first > highest)
-			highest = first;
-	}
-	if (highest < header[1])
-		return header[1];
-	for (unsigned steps = 0; steps < HASH_LIMIT && highest < SYMBOL_TABLE_LIMIT; steps++) {
-		if (!read_words(self, chains + (uint64_t)(highest - header[1]) * 4, &hash, 1))
-			return 0;
-		highest++;
-		if (hash & 1)
-			return highest;
-	}
-	return 0;
-}
-
-static uint64_t count_dynamic(const struct reader *self, const struct dynamic *dynamic,
-			      uint64_t entry_size)
-{
-	uint32_t header[2];
-	uint64_t count = 0;
-
-	/* The symbols are those of DT_HASH's chains. */
-	if (dynamic->hash && read_words(self, dynamic->hash, header, 2))
-		return header[1];
-	if (dynamic->gnu_hash)
-		count = count_by_gnu_hash(self, dynamic->gnu_hash);
-	/* Without either at hand: linkers put the names right behind the symbols. */
-	if (!count && dynamic->strings > dynamic->symbols)
-		count = (dynamic->strings - dynamic->symbols) / entry_size;
-	return count;
-}
-
-static gp_status_t read_by_dynamic(struct reader *self, uint64_t loaded_bias, struct error *error)
+static gp_status_t read_by_dynamic(struct reader *self, const struct elf_dynamic *dynamic,
+				   struct error *error)
 {
 	uint64_t entry_size = self->image->is_64 ? sizeof(Elf64_Sym) : sizeof(Elf32_Sym);
-	struct dynamic dynamic;
 	struct elf_part entries;
 	struct elf_part names;
 	uint64_t count;
 
-	if (!read_dynamic(self, loaded_bias, &dynamic) ||
-	    (dynamic.entry_size && dynamic.entry_size != entry_size) ||
-	    !elf_image_offset(self->image, dynamic.symbols, &entries.offset) ||
-	    !elf_image_offset(self->image, dynamic.strings, &names.offset))
+	if (!dynamic->symbols || !dynamic->strings || !dynamic->strings_size ||
+	    (dynamic->entry_size && dynamic->entry_size != entry_size) ||
+	    !elf_image_offset(self->image, dynamic->symbols, &entries.offset) ||
+	    !elf_image_offset(self->image, dynamic->strings, &names.offset))
 		return GP_OK;
-	count = count_dynamic(self, &dynamic, entry_size);
+	count = elf_dynamic_symbol_count(self->source, self->image, dynamic);
 	if (count > SYMBOL_TABLE_LIMIT)
 		return GP_OK;
 	entries.size = count * entry_size;
-	names.size = dynamic.strings_size;
+	names.size = dynamic->strings_size;
 	self->result.dynamic = true;
 	return read_table(self, entries, names, error);
 }
 
-static gp_status_t read_tables(struct reader *self, uint64_t loaded_bias, struct error *error)
+static gp_status_t read_tables(struct reader *self, const struct elf_dynamic *dynamic,
+			       struct error *error)
 {
 	struct section entries;
 	struct section names;
@@ -412,7 +300,7 @@ static gp_status_t read_tables(struct reader *self, uint64_t loaded_bias, struct
 		self->result.dynamic = true;
 		return read_table(self, entries.part, names.part, error);
 	}
-	return read_by_dynamic(self, loaded_bias, error);
+	return read_by_dynamic(self, dynamic, error);
 }
 
 gp_status_t elf_symbols_read(const struct file_source *source, const struct elf_image *image,
@@ -420,10 +308,14 @@ gp_status_t elf_symbols_read(const struct file_source *source, const struct elf_
 			     struct elf_symbols_result *result, struct error *error)
 {
 	struct reader reader = {.source = source, .image = image};
+	struct elf_dynamic dynamic = {0};
 	gp_status_t status;
 
 	symbol_table_init(&reader.table);
-	status = read_tables(&reader, loaded_bias, error);
+	elf_dynamic_read(source, image, loaded_bias, &dynamic);
+	status = read_tables(&reader, &dynamic, error);
+	if (status == GP_OK)
+		status = elf_plt_read(source, image, &dynamic, &reader.table, error);
 	if (status == GP_OK && reader.table.count == 0)
 		status = error_set(error, GP_ERR_NOT_FOUND, "no symbols are at hand");
 	if (status != GP_OK) {

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #define NAME_LIMIT 255 /* NAME_MAX */
+/* include/linux/fs.h. FMODE_BACKING would be the one to ask for, but moved from bit 25 to 24
+ * in 6.14 and in stable releases before; every such file has this too. */
+#define FMODE_NOACCOUNT (1u << 29)
 
 gp_status_t linux_files_init(const struct guest_memory *memory, const struct linux_kernel *kernel,
 			     const struct symbol_table *symbols, const struct btf *btf,
@@ -14,11 +17,18 @@ gp_status_t linux_files_init(const struct guest_memory *memory, const struct lin
 	{                                                                         \
 		structure, path, size, false, offsetof(struct linux_files, field) \
 	}
+#define OPTIONAL(structure, path, size, field)                                   \
+	{                                                                        \
+		structure, path, size, true, offsetof(struct linux_files, field) \
+	}
 	static const struct linux_member members[] = {
 		MEMBER("file", "f_path.mnt", 8, file_mount),
 		MEMBER("file", "f_path.dentry", 8, file_dentry),
 		MEMBER("file", "f_inode", 8, file_inode),
 		MEMBER("file", "f_mapping", 8, file_mapping),
+		MEMBER("file", "f_mode", 4, file_mode),
+		OPTIONAL("backing_file", "user_path.mnt", 8, backing_mount),
+		OPTIONAL("backing_file", "user_path.dentry", 8, backing_dentry),
 		MEMBER("mount", "mnt", 0, mount_vfsmount),
 		MEMBER("mount", "mnt_parent", 8, mount_parent),
 		MEMBER("mount", "mnt_mountpoint", 8, mount_mountpoint),
@@ -28,6 +38,9 @@ gp_status_t linux_files_init(const struct guest_memory *memory, const struct lin
 		MEMBER("dentry", "d_name.len", 4, dentry_name_length),
 		MEMBER("dentry", "d_hash.pprev", 8, dentry_hashed),
 		MEMBER("dentry", "d_op", 8, dentry_operations),
+		MEMBER("dentry", "d_inode", 8, dentry_inode),
+		MEMBER("dentry", "d_sb", 8, dentry_superblock),
+		MEMBER("vfsmount", "mnt_sb", 8, vfsmount_superblock),
 		MEMBER("dentry_operations", "d_dname", 8, operations_name),
 		MEMBER("inode", "i_ino", 8, inode_number),
 		MEMBER("inode", "i_size", 8, inode_size),
@@ -35,6 +48,7 @@ gp_status_t linux_files_init(const struct guest_memory *memory, const struct lin
 		MEMBER("super_block", "s_dev", 4, superblock_device),
 	};
 #undef MEMBER
+#undef OPTIONAL
 	struct linux_files files = {.memory = memory, .space = kernel->space};
 	struct symbol symbol;
 	gp_status_t status = linux_layout_read(btf, members, sizeof(members) / sizeof(members[0]),
@@ -67,19 +81,56 @@ static bool read_pointer(struct reader *self, uint64_t address, uint64_t *value)
 	return read_bytes(self, address, value, sizeof(*value));
 }
 
+/* The path that was opened. Of a file below another file system (overlayfs) that is in the struct
+ * backing_file, of which the struct file is the first member (since 6.8; before, f_path is it).
+ * Whether it is one: mount and dentry there are of the same superblock. */
+static bool find_path(struct reader *self, uint64_t file, uint64_t *mount, uint64_t *dentry,
+		      bool *backing)
+{
+	const struct linux_files *files = self->files;
+	uint64_t mount_superblock;
+	uint64_t dentry_superblock;
+	uint32_t mode;
+
+	*backing = false;
+	if (!read_bytes(self, file + files->file_mode, &mode, sizeof(mode)))
+		return false;
+	if (mode & FMODE_NOACCOUNT && files->backing_mount != LINUX_MEMBER_MISSING &&
+	    files->backing_dentry != LINUX_MEMBER_MISSING &&
+	    read_pointer(self, file + files->backing_mount, mount) &&
+	    read_pointer(self, file + files->backing_dentry, dentry) &&
+	    read_pointer(self, *mount + files->vfsmount_superblock, &mount_superblock) &&
+	    read_pointer(self, *dentry + files->dentry_superblock, &dentry_superblock) &&
+	    mount_superblock && mount_superblock == dentry_superblock) {
+		*backing = true;
+		return true;
+	}
+	return read_pointer(self, file + files->file_mount, mount) &&
+	       read_pointer(self, file + files->file_dentry, dentry);
+}
+
 bool linux_file_read(const struct linux_files *files, uint64_t address, struct linux_file *out)
 {
 	struct reader reader = {.files = files};
 	struct linux_file file;
+	uint64_t mount;
+	uint64_t dentry;
+	uint64_t shown;
 	uint64_t superblock;
 	uint32_t device;
+	bool backing;
 
 	translation_cache_clear(&reader.cache);
 	if (!read_pointer(&reader, address + files->file_inode, &file.inode) ||
 	    !read_pointer(&reader, address + files->file_mapping, &file.mapping) ||
-	    !read_pointer(&reader, file.inode + files->inode_number, &file.number) ||
 	    !read_pointer(&reader, file.inode + files->inode_size, &file.size) ||
-	    !read_pointer(&reader, file.inode + files->inode_superblock, &superblock) ||
+	    !find_path(&reader, address, &mount, &dentry, &backing))
+		return false;
+	shown = file.inode;
+	if (backing && !read_pointer(&reader, dentry + files->dentry_inode, &shown))
+		return false;
+	if (!read_pointer(&reader, shown + files->inode_number, &file.number) ||
+	    !read_pointer(&reader, shown + files->inode_superblock, &superblock) ||
 	    !read_bytes(&reader, superblock + files->superblock_device, &device, sizeof(device)))
 		return false;
 	/* include/linux/kdev_t.h */
@@ -191,9 +242,9 @@ static bool build_path(struct reader *self, uint64_t address, unsigned *steps,
 	uint64_t operations;
 	uint64_t function = 0;
 	uint64_t hashed;
+	bool backing;
 
-	if (!read_pointer(self, address + files->file_mount, &vfsmount) ||
-	    !read_pointer(self, address + files->file_dentry, &dentry) ||
+	if (!find_path(self, address, &vfsmount, &dentry, &backing) ||
 	    !read_pointer(self, vfsmount + files->vfsmount_root, &root) ||
 	    !read_pointer(self, dentry + files->dentry_parent, &parent) ||
 	    !read_pointer(self, dentry + files->dentry_operations, &operations) ||

@@ -31,15 +31,21 @@ struct linux_files {
 	uint32_t file_dentry;
 	uint32_t file_inode;
 	uint32_t file_mapping;
+	uint32_t file_mode;
+	uint32_t backing_mount; /* LINUX_MEMBER_MISSING before 6.8, also the next */
+	uint32_t backing_dentry;
 	uint32_t mount_vfsmount;
 	uint32_t mount_parent;
 	uint32_t mount_mountpoint;
 	uint32_t vfsmount_root;
+	uint32_t vfsmount_superblock;
 	uint32_t dentry_parent;
 	uint32_t dentry_name;
 	uint32_t dentry_name_length;
 	uint32_t dentry_hashed;
 	uint32_t dentry_operations;
+	uint32_t dentry_inode;
+	uint32_t dentry_superblock;
 	uint32_t operations_name;
 	uint32_t inode_number;
 	uint32_t inode_size;
@@ -59,6 +65,8 @@ struct linux_file {
 	uint64_t size;    /* bytes */
 	uint32_t device_major;
 	uint32_t device_minor;
+	/* Where a file lies below another file system (overlayfs), `inode`, `mapping` and `size`
+	 * are the lower one's, which has the pages; the numbers are what /proc/PID/maps shows. */
 };
 
 /* What the struct file at `address` stands for. False, `out` untouched: not readable. */

@@ -105,8 +105,9 @@ struct linux_mappings_walk {
 struct linux_mappings_walk linux_mappings_walk(const struct linux_mappings *mappings, uint64_t mm,
 					       linux_mapping_callback *callback, void *context);
 
-/* The address space of the processes that share `mm`, for reading their memory. False, `out`
- * untouched: not readable. */
+/* The address space of the processes that share `mm`, for reading their memory. With page-table
+ * isolation these are the kernel's tables, in which user pages are never executable. False,
+ * `out` untouched: not readable. */
 bool linux_mappings_space(const struct linux_mappings *mappings, uint64_t mm,
 			  struct address_space *out);
 

@@ -64,7 +64,7 @@ readonly LIST='
 # Modules of the living system, in the order of their dependencies; those a kernel has built in, or
 # has not, are passed over.
 readonly MODULES='crc16 crc32c_generic libcrc32c mbcache jbd2 ext4 loop virtio_ring virtio
-virtio_mmio netfs fscache 9pnet 9pnet_virtio 9p failover net_failover virtio_net'
+virtio_mmio netfs fscache 9pnet 9pnet_virtio 9p failover net_failover virtio_net overlay'
 
 # The ways tasks.c is compiled: name | compiler flags
 readonly PROGRAMS='
@@ -87,7 +87,7 @@ kernel_of() {
 		sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
 	[ -n "$package" ] || fail "apt knows no kernel for $1 (try: apt-get update)"
 	directory=$KERNELS/$package
-	if [ ! -d "$directory/modules" ]; then
+	if [ "$(cat "$directory/modules/list" 2>/dev/null)" != "$MODULES" ]; then
 		mkdir -p "$KERNELS"
 		archive=$(find "$KERNELS" -maxdepth 1 -name "${package}_*.deb" | head -n 1)
 		if [ -z "$archive" ]; then
@@ -104,6 +104,7 @@ kernel_of() {
 				-name "$module.ko.xz" \) -exec mv -t "$directory.new/modules" {} +
 		done
 		find "$directory.new/modules" -name '*.xz' -exec xz -d {} +
+		printf '%s\n' "$MODULES" >"$directory.new/modules/list"
 		rm -rf "$directory.new/lib" "$directory.new/usr"
 		rm -rf "$directory"
 		mv "$directory.new" "$directory"
@@ -159,7 +160,7 @@ make_tasks_initramfs() {
 	local kernel=$1 root=$WORK/tasks-root file
 	[ -d "$WORK/programs" ] || compile_programs
 	rm -rf "$root"
-	mkdir -p "$root"/{bin,proc,dev,sys,tmp,data,truth,modules,mnt/{bind,tmp,huge,ext4}}
+	mkdir -p "$root"/{bin,proc,dev,sys,tmp,data,truth,modules,mnt/{bind,tmp,huge,ext4,overlay}}
 	cp "$(command -v busybox)" "$root/bin/busybox"
 	cp "$WORK"/programs/* "$root/bin/"
 	for file in $(ldd "$root/bin/tasks-dynamic-fp" | grep -o '/[^ ]*'); do
@@ -173,6 +174,7 @@ make_tasks_initramfs() {
 	mkdir -p "$WORK/ext4/dir" "$WORK/ext4/inner"
 	pattern 4096 >"$WORK/ext4/pattern"
 	pattern 4 >"$WORK/ext4/dir/small"
+	cp "$WORK/programs/tasks-static-fp" "$WORK/ext4/program"
 	truncate -s 8M "$root/data/ext4"
 	mkfs.ext4 -q -F -O ^has_journal -d "$WORK/ext4" "$root/data/ext4"
 	printf '%s\n' "$MODULES" >"$root/modules/order"
@@ -200,6 +202,9 @@ b c\d'; do
 	cp /data/plain "/mnt/tmp/$file"
 done
 cp /data/plain /mnt/ext4/inner/mounted
+mkdir -p /mnt/tmp/upper /mnt/tmp/work
+cp /data/plain /mnt/tmp/upper/above
+mount -t overlay -o lowerdir=/data,upperdir=/mnt/tmp/upper,workdir=/mnt/tmp/work overlay /mnt/overlay
 cat /mnt/ext4/pattern /mnt/ext4/pattern >/mnt/huge/pattern
 echo 3 >/proc/sys/vm/drop_caches
 dd if=/mnt/ext4/pattern of=/dev/null bs=4k skip=300 count=20 2>/dev/null
@@ -210,12 +215,14 @@ for program in static-fp static-nofp dynamic-fp dynamic-nofp static-32; do
 done
 (exec -a other-name /bin/tasks-static-fp static-fp spin) &
 /bin/tasks-dynamic-nofp dynamic-nofp spin-libc &
+/mnt/ext4/program ext4 raw & # of which only the pages that it uses are cached
 stty -F /dev/ttyS1 raw
 (
 	gzip -c </proc/kallsyms >/dev/ttyS1
 	sleep 4
 	truth /data/plain /data/ext4 /mnt/tmp/file /mnt/tmp/deep/er/and/deeper/file \
 		/mnt/huge/pattern /mnt/ext4/pattern /mnt/ext4/dir/small /mnt/ext4/inner/mounted \
+		/mnt/ext4/program \
 		/bin/tasks-* /lib/x86_64-linux-gnu/* >/tmp/truth
 	gzip -c </tmp/truth >/dev/ttyS1
 	sleep 3
@@ -239,7 +246,7 @@ store_truth() {
 	mkdir "$output/files"
 	cp "$WORK"/programs/tasks-* "$WORK/tasks-root/bin/busybox" "$WORK/tasks-root/data/plain" \
 		"$output/files/"
-	cp "$WORK/ext4/pattern" "$output/files/pattern"
+	cp "$WORK/ext4/pattern" "$WORK/ext4/program" "$output/files/"
 	while read -r file; do
 		cp "$WORK/tasks-root/$file" "$output/files/"
 	done < <(cd "$WORK/tasks-root" && find lib lib64 -type f 2>/dev/null)

@@ -367,6 +367,8 @@ static void make_mappings(void)
 	map_file("/mnt/ext4/pattern", 8192, 1 << 20, PROT_READ, MAP_SHARED);
 	map_file("/mnt/ext4/dir/small", 0, 4096, PROT_READ, MAP_PRIVATE);
 	map_file("/mnt/ext4/inner/mounted", 0, 4096, PROT_READ, MAP_PRIVATE);
+	map_file("/mnt/overlay/plain", 0, 4096, PROT_READ, MAP_PRIVATE);
+	map_file("/mnt/overlay/above", 4096, 4096, PROT_READ, MAP_SHARED);
 	map_file("/dev/zero", 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	snprintf(path, sizeof(path), "/mnt/tmp/deleted-%d", (int)getpid());
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);

@@ -1,0 +1,39 @@
+/* The symbols of a program, library or vDSO that a process of a Linux guest has mapped.
+ *
+ * Its bytes come from the guest's page cache; what is not cached there, from the memory of the
+ * process; the vDSO from the kernel's own copy. .symtab and the section headers stand at the end of
+ * a file: of a program that was only run, from a disk, they are mostly not cached (in an initramfs
+ * all is), and a static one has no dynamic symbols instead. What is in neither needs a copy of the
+ * file, found by the build id, for which elf_image_read() and elf_symbols_read() take any struct
+ * file_source.
+ *
+ * Cold: allocates, reads up to all symbols of a file. Any thread; the guest may run meanwhile.
+ */
+#ifndef GUEST_INTROSPECTION_USER_SYMBOLS_H
+#define GUEST_INTROSPECTION_USER_SYMBOLS_H
+
+#include "guest-introspection/elf_symbols.h"
+#include "guest-introspection/linux_mappings.h"
+#include "guest-introspection/linux_page_cache.h"
+
+/* The same file gives the same table and build id in every process; only the bias differs. */
+struct user_symbols {
+	struct elf_image image;
+	uint64_t bias;               /* look up `address - bias` */
+	struct symbol_table symbols; /* finished; empty when there are none or none are at hand */
+	struct elf_symbols_result result;
+};
+
+/* Reads the file that `mapping`, one of code, of the process with `mm` belongs to. `out` is
+ * untouched on failure: GP_ERR_NOT_FOUND (no file and not the vDSO, or its headers are not at
+ * hand), GP_ERR_NOT_SUPPORTED (not an ELF file of x86), GP_ERR_IO_DATA_INTEGRITY, GP_ERR_NO_MEMORY,
+ * GP_ERR_OUT_OF_RANGE (more symbols than a table takes). That there are no symbols is no failure.
+ */
+gp_status_t user_symbols_read(const struct linux_mappings *mappings,
+			      const struct linux_page_cache *cache, uint64_t mm,
+			      const struct linux_mapping *mapping, struct user_symbols *out,
+			      struct error *error);
+
+void user_symbols_deinit(struct user_symbols *symbols);
+
+#endif
