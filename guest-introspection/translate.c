@@ -147,9 +147,10 @@ static enum translate_result translate_64_bit_entries(const struct address_space
 		if (!(entry & ENTRY_PRESENT))
 			return TRANSLATE_NOT_PRESENT;
 		next = entry & ENTRY_ADDRESS;
-		/* PAE's four top entries carry no rights, and no large pages. */
+		/* PAE's four top entries carry no rights, and no large pages. Bit 5 is reserved
+		 * as well, but emulated CPUs set it, as "accessed", and do not mind. */
 		if (levels == 3 && level == 3) {
-			if (entry & UINT64_C(0x1e6))
+			if (entry & UINT64_C(0x1c6))
 				return TRANSLATE_RESERVED;
 			walk->table = next;
 			continue;

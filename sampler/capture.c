@@ -211,10 +211,15 @@ static struct pending_run write_partials(struct sampler_vcpu *vcpu)
 
 		vcpu->tail = (vcpu->tail + 1) % PENDING_RUNS;
 		for (uint64_t i = 0; i < partials; i++) {
-			if (!vcpu->open_continuation)
+			bool opens = !vcpu->open_continuation;
+
+			if (opens)
 				vcpu->open_continuation = take_continuation(vcpu);
 			if (write_partial(vcpu, first + i * period, run.in_guest))
 				continue;
+			/* An id that nothing in the trace has: there is nothing to complete. */
+			if (opens)
+				vcpu->open_continuation = 0;
 			if (i + 1 < partials)
 				drop_ticks(vcpu, partials - i - 1, first + (i + 1) * period,
 					   run.last);

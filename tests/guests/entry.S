@@ -219,6 +219,7 @@ ap_gdt_pointer:
 	.long gdt
 ap_start_end:
 	.size ap_start, . - ap_start
+	.balign 16 /* an address of its own for what follows: names are looked up by it */
 
 	.code32
 	.type ap_protected, @function

@@ -26,6 +26,10 @@ struct seen {
 	uint64_t addressing[16];
 };
 
+/* Where the guest copies the 16-bit code to that its other CPUs begin with: no symbol, no stack. */
+#define TRAMPOLINE UINT64_C(0x10000)
+#define TRAMPOLINE_BYTES 4096
+
 static void see(void *context, const struct fxt_sample *sample)
 {
 	struct seen *seen = context;
@@ -39,7 +43,8 @@ static void see(void *context, const struct fxt_sample *sample)
 	if (sample->vcpu < 4)
 		seen->by_vcpu[sample->vcpu]++;
 	if (sample->mode == FXT_MODE_HALTED || sample->mode == FXT_MODE_NOT_STARTED ||
-	    sample->addressing == FXT_ADDRESSING_REAL)
+	    sample->addressing == FXT_ADDRESSING_REAL ||
+	    sample->stack[0] - TRAMPOLINE < TRAMPOLINE_BYTES)
 		return;
 	seen->addressing[sample->addressing & 15]++;
 	if (sample->depth > seen->deepest)

@@ -132,6 +132,8 @@ Test(translate, pae_has_no_rights_at_the_top)
 	cr_assert_eq(translate(&space, 0xc0400fff, &out), TRANSLATE_OK);
 	cr_assert_eq(out.gpa.value, 0x7fff);
 	cr_assert(out.writable && out.user && out.executable);
+	bytes[ROOT + 0x20 + 3 * 8] |= 0x20; /* "accessed", where there is no such bit */
+	cr_assert_eq(translate(&space, 0xc0400fff, &out), TRANSLATE_OK);
 	bytes[ROOT + 0x20 + 3 * 8] |= 4;
 	cr_assert_eq(translate(&space, 0xc0400fff, &out), TRANSLATE_RESERVED);
 }
