@@ -211,7 +211,9 @@ Test(linux_stack, sleeping_tasks_go_on_where_the_program_entered)
 			uint64_t task;
 			unsigned tid;
 
-			if (sscanf(line, "%*u %u", &tid) != 1 || strstr(line, "running"))
+			/* Of a task that runs, or is about to, the guest cannot tell. */
+			if (sscanf(line, "%*u %u", &tid) != 1 || strstr(line, "running") ||
+			    strstr(line, " -1 "))
 				continue;
 			task = image_find_task(&kernel, tid);
 			if (!task || !image_task_registers(&kernel, task, &cpu))
