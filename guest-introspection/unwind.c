@@ -1,5 +1,7 @@
 #include "guest-introspection/unwind.h"
 
+#include "guest-introspection/unwind_epilogue.h"
+
 #include <string.h>
 
 /* The biggest step from one frame to the next. Kernel stacks are 16 or 32 KiB on Linux;
@@ -555,6 +557,38 @@ static enum frame_state repair_leaf(struct unwind_context *context)
 	return FRAME_UNPROVEN;
 }
 
+/* The rule of an interrupted frame by the return ahead of it; only when what is there is a return
+ * address indeed. */
+static bool find_by_epilogue(struct unwind_context *context, struct unwind_rule *rule)
+{
+	struct unwind_epilogue epilogue;
+	enum stack_end end;
+	uint64_t address = 0;
+	int word = (int)context->word;
+	int cfa;
+
+	if (!unwind_find_epilogue(context, &epilogue))
+		return false;
+	cfa = (int)epilogue.return_address + word;
+	address = linear(context, context->stack_base,
+			 context->gpr[GUEST_RSP] + epilogue.return_address);
+	if (guest_read_virtual(&context->space, &context->cache, context->memory, gva(address),
+			       &rule->address, context->word) != TRANSLATE_OK)
+		return false;
+	address = context->word == 8 ? rule->address : (uint32_t)rule->address;
+	if (!check_return_address(context, linear(context, context->code_base, address), &end))
+		return false;
+	rule->kind = UNWIND_CALL;
+	rule->base = GUEST_RSP;
+	rule->dereference = false;
+	rule->offset = cfa;
+	rule->return_address = -word;
+	rule->saved = epilogue.frame_pointer_saved ? UNWIND_BIT(GUEST_RBP) : 0;
+	rule->kept = epilogue.frame_pointer_saved ? 0 : UNWIND_BIT(GUEST_RBP);
+	rule->at[GUEST_RBP] = (int16_t)((int)epilogue.frame_pointer - cfa);
+	return cfa - (int)epilogue.frame_pointer <= INT16_MAX;
+}
+
 static enum unwind_lookup find_by_frame_pointer(const struct unwind_source *source,
 						struct unwind_context *context,
 						struct unwind_rule *rule)
@@ -565,6 +599,13 @@ static enum unwind_lookup find_by_frame_pointer(const struct unwind_source *sour
 	if (context->word == 0)
 		return UNWIND_NOT_FOUND;
 	state = context->exact ? repair_leaf(context) : FRAME_UNPROVEN;
+	/* Where one function has no frame pointer its caller may have none, either, as in a library
+	 * below a program that has them. */
+	if (state == FRAME_UNPROVEN && (context->exact || context->frameless)) {
+		context->frameless = find_by_epilogue(context, rule);
+		if (context->frameless)
+			return UNWIND_FOUND;
+	}
 	if (state == FRAME_UNPROVEN) {
 		if (!(context->known & UNWIND_BIT(GUEST_RBP)))
 			return UNWIND_NOT_FOUND;
@@ -602,6 +643,7 @@ static void context_init(struct unwind_context *context, const struct guest_memo
 	context->user = cpu->cpl == 3;
 	context->stack_switches = 0;
 	context->exact = true;
+	context->frameless = false;
 	context->pc = (context->code_base + cpu->rip) & mask;
 	context->known = UNWIND_ALL_REGISTERS;
 	for (unsigned i = 0; i < GUEST_REGISTER_COUNT; i++)

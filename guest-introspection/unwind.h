@@ -70,7 +70,8 @@ struct unwind_context {
 	bool supervisor_pages;   /* CPL < 3 and the leaf's page is a supervisor page */
 	unsigned stack_switches; /* so far */
 	/* The frame being unwound; offsets, not linear, except `pc`. */
-	bool exact; /* `pc` is the next instruction, not a return address */
+	bool exact;     /* `pc` is the next instruction, not a return address */
+	bool frameless; /* the frame below was found to have no frame pointer */
 	uint64_t pc;
 	uint16_t known; /* a bit for each register whose value in this frame is known */
 	uint64_t gpr[GUEST_REGISTER_COUNT];
