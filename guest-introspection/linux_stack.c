@@ -9,6 +9,7 @@
 struct places {
 	struct range switching;
 	struct range entry_text;
+	struct range start_text;
 	struct range fork;
 	struct range retpolines;
 	struct range thunks;
@@ -39,6 +40,10 @@ static void note_place(struct places *places, const struct symbol *symbol)
 		places->entry_text.start = symbol->start;
 	} else if (strcmp(name, "__entry_text_end") == 0) {
 		places->entry_text.end = symbol->start;
+	} else if (strcmp(name, "_sinittext") == 0) {
+		places->start_text.start = symbol->start;
+	} else if (strcmp(name, "_einittext") == 0) {
+		places->start_text.end = symbol->start;
 	} else if (strcmp(name, "entry_SYSCALL_64") == 0) {
 		places->syscall_64 = symbol->start;
 	} else if (strcmp(name, "entry_SYSRETQ_end") == 0) {
@@ -167,10 +172,11 @@ gp_status_t linux_stack_create(const struct guest_memory *memory, const struct l
 		free(stack);
 		return error_set(error, status, "no memory for the kernel's ORC tables");
 	}
-	stack->source =
-		(struct unwind_source){.find = linux_stack_find, .is_start = linux_stack_is_start};
+	stack->source = (struct unwind_source){.find = linux_stack_find,
+					       .vouches_for = linux_stack_vouches_for};
 	stack->unwind = (struct unwind_kernel){.space = kernel->space, .source = &stack->source};
 	stack->entry_text = places.entry_text;
+	stack->start_text = places.start_text;
 	stack->fork = places.fork;
 	stack->retpolines = places.retpolines;
 	stack->thunks = places.thunks;

@@ -374,11 +374,13 @@ enum unwind_lookup linux_stack_find(const struct unwind_source *source,
 	}
 }
 
-bool linux_stack_is_start(const struct unwind_source *source, uint64_t address)
+bool linux_stack_vouches_for(const struct unwind_source *source, uint64_t address)
 {
 	const struct linux_stack *self = self_of(source);
 	const struct orc_entry *entry = orc_find(&self->orc, address - 1);
 
-	return (entry && entry->type == ORC_END) ||
-	       (self->fork.start && address == self->fork.start);
+	if (self->fork.start && address == self->fork.start)
+		return true;
+	return entry && (entry->type == ORC_END ||
+			 (entry->type == ORC_CALL && contains(self->start_text, address)));
 }

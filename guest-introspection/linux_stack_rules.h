@@ -28,7 +28,8 @@ struct linux_stack {
 	struct unwind_source source;
 	struct orc orc;
 	struct range entry_text;
-	struct range fork; /* where new tasks start */
+	struct range start_text; /* freed at the end of boot */
+	struct range fork;       /* where new tasks start */
 	struct range retpolines;
 	struct range thunks;   /* retpolines and their like */
 	struct range stuffing; /* of the return stack buffer, between two tasks */
@@ -39,6 +40,6 @@ struct linux_stack {
 /* struct unwind_source's functions for stack->source. */
 enum unwind_lookup linux_stack_find(const struct unwind_source *source,
 				    struct unwind_context *context, struct unwind_rule *rule);
-bool linux_stack_is_start(const struct unwind_source *source, uint64_t address);
+bool linux_stack_vouches_for(const struct unwind_source *source, uint64_t address);
 
 #endif

@@ -163,9 +163,7 @@ static enum translate_result read_translated(struct unwind_context *context, uin
 		       : TRANSLATE_OUTSIDE_MEMORY;
 }
 
-/* Accepts a linear return address, or gives the reason not to. */
-static bool check_return_address(struct unwind_context *context, uint64_t address,
-				 enum stack_end *end)
+static bool is_behind_call(struct unwind_context *context, uint64_t address, enum stack_end *end)
 {
 	struct translation translation;
 	uint8_t code[LONGEST_CALL];
@@ -182,12 +180,25 @@ static bool check_return_address(struct unwind_context *context, uint64_t addres
 		return false;
 	}
 	count = read_code_before(context, address, &translation, code);
-	if (ends_with_call(code + LONGEST_CALL, count, context->word == 8) ||
-	    (!context->user && context->kernel && context->kernel->source->is_start &&
-	     context->kernel->source->is_start(context->kernel->source, address)))
+	if (!ends_with_call(code + LONGEST_CALL, count, context->word == 8)) {
+		*end = STACK_END_NO_RULE;
+		return false;
+	}
+	return true;
+}
+
+/* Accepts a linear return address, or gives the reason not to. */
+static bool check_return_address(struct unwind_context *context, uint64_t address,
+				 enum stack_end *end)
+{
+	const struct unwind_source *source;
+
+	if (is_behind_call(context, address, end))
 		return true;
-	*end = STACK_END_NO_RULE;
-	return false;
+	if (context->user || !context->kernel)
+		return false;
+	source = context->kernel->source;
+	return source->vouches_for && source->vouches_for(source, address);
 }
 
 /* The values of the words that a rule asks for. */

@@ -7,7 +7,7 @@
  * rules for its own code, and the way on into the program that entered it.
  *
  * Nothing is invented: a return address counts only when it lies in an executable page of
- * the same privilege, right behind a call instruction or where the kernel's own tables say
+ * the same privilege, right behind a call instruction, or where the kernel's own tables say
  * that a stack begins. What cannot be followed ends the stack with the reason. Fixed size,
  * nothing allocated, every loop bounded by `capacity`.
  */
@@ -129,9 +129,10 @@ struct unwind_source {
 	 * the context's cache; must not allocate, lock or block (a vCPU is stopped). */
 	enum unwind_lookup (*find)(const struct unwind_source *source,
 				   struct unwind_context *context, struct unwind_rule *rule);
-	/* Optional. Whether a stack begins at `address`, which then needs no call before it: a
-	 * starting routine puts such an address on the stack by itself. */
-	bool (*is_start)(const struct unwind_source *source, uint64_t address);
+	/* Optional. Whether `address` is a return address though there is no call before it, or no
+	 * code any more: a starting routine puts such an address on the stack by itself, and what
+	 * a kernel starts with is freed while it is still at the bottom of a stack. */
+	bool (*vouches_for)(const struct unwind_source *source, uint64_t address);
 };
 
 extern const struct unwind_source unwind_frame_pointer_source;

@@ -35,7 +35,8 @@
 #define START 8
 #define FORK 9
 #define THUNK 10
-#define GENERATED 20 /* no entries */
+#define GENERATED 40 /* no entries */
+#define FREED 36     /* in a page of its own */
 #define ENTRY 12     /* the entry text, to 15 */
 #define INT80 14
 
@@ -96,6 +97,9 @@ static void put_tables(enum orc_format format)
 		orc_put(&builder, LINEAR(FUNCTION(16) + 1 + i), ORC_CALL, ORC_REGISTER_SP,
 			16 + (int)i * 8, 0, 0);
 	orc_put(&builder, LINEAR(FUNCTION(17)), ORC_UNDEFINED, 0, 0, 0, 0);
+	/* Generated code is not in the kernel's image, but behind it. */
+	call(FREED, ORC_REGISTER_SP, 8, 0, 0);
+	orc_put(&builder, LINEAR(FUNCTION(FREED) + 0x100), ORC_UNDEFINED, 0, 0, 0, 0);
 }
 
 static void create(void)
@@ -117,6 +121,8 @@ static void create(void)
 	add_symbol("entry_SYSCALL_64", LINEAR(FUNCTION(ENTRY)));
 	add_symbol("entry_SYSRETQ_end", LINEAR(FUNCTION(ENTRY) + 0xa0));
 	add_symbol("__entry_text_end", LINEAR(FUNCTION(16)));
+	add_symbol("_sinittext", LINEAR(FUNCTION(FREED)));
+	add_symbol("_einittext", LINEAR(FUNCTION(FREED) + 0x100));
 	symbol_table_finish(&symbols);
 	cr_assert_eq(
 		linux_stack_create(&memory.memory, &kernel, &symbols, &linux_stack, &note, &error),
@@ -146,7 +152,7 @@ static void setup(void)
 	buffer_put(&memory, USER_ROOT, buffer_get(&memory, ROOT, 8), 8);
 	buffer_put(&memory, ROOT, buffer_get(&memory, ROOT, 8) | PAGE_NO_EXECUTE, 8);
 	memset(bytes + TEXT, 0x90, STACK - TEXT);
-	for (unsigned i = 0; i < 32; i++)
+	for (unsigned i = 0; i < 64; i++)
 		bytes[FUNCTION(i) + 0x40] = 0xe8;
 	memset(bytes + USER_TEXT, 0x90, 0x1000);
 	for (unsigned i = 1; i < 8; i++)
@@ -258,6 +264,17 @@ Test(unwind_linux, a_start_needs_no_call_before_it)
 	ASSERT_STACK(1, STACK_END_NO_RULE, cpu.rip);
 	put(STACK + 0x100, LINEAR(STACK));
 	ASSERT_STACK(1, STACK_END_BAD_POINTER, cpu.rip);
+}
+
+Test(unwind_linux, freed_start_up_text_is_still_the_bottom_of_a_stack)
+{
+	at(FUNCTION(LEAF), STACK + 0x100);
+	put(STACK + 0x100, CALL_END(FREED));
+	put(STACK + 0x108, LINEAR(FUNCTION(START) + 0x20));
+	memset(bytes + FUNCTION(FREED), 0xcc, 0x100);
+	ASSERT_STACK(3, STACK_END_ROOT, cpu.rip, CALL_END(FREED), LINEAR(FUNCTION(START) + 0x20));
+	map(LINEAR(TEXT + 0x2000), TEXT + 0x2000, PAGE_NO_EXECUTE | PAGE_WRITABLE);
+	ASSERT_STACK(3, STACK_END_ROOT, cpu.rip, CALL_END(FREED), LINEAR(FUNCTION(START) + 0x20));
 }
 
 Test(unwind_linux, aligned_stacks_are_followed)
