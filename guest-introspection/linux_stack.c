@@ -16,6 +16,7 @@ struct places {
 	uint64_t syscall_64;
 	uint64_t syscall_64_end;
 	uint64_t syscall_32;
+	struct range syscall_32_leaving;
 	bool fork_is_assembly;
 };
 
@@ -50,6 +51,10 @@ static void note_place(struct places *places, const struct symbol *symbol)
 		places->syscall_64_end = symbol->start;
 	} else if (strcmp(name, "entry_SYSCALL_compat") == 0) {
 		places->syscall_32 = symbol->start;
+	} else if (strcmp(name, "entry_SYSRETL_compat_unsafe_stack") == 0) {
+		places->syscall_32_leaving.start = symbol->start;
+	} else if (strcmp(name, "entry_SYSRETL_compat_end") == 0) {
+		places->syscall_32_leaving.end = symbol->start;
 	} else if (strcmp(name, "__switch_to_asm") == 0) {
 		places->switching = (struct range){symbol->start, symbol->start + symbol->size};
 	} else if (strcmp(name, "ret_from_fork_asm") == 0) {
@@ -57,6 +62,8 @@ static void note_place(struct places *places, const struct symbol *symbol)
 		places->fork_is_assembly = true;
 	} else if (strcmp(name, "ret_from_fork") == 0 && !places->fork_is_assembly) {
 		places->fork = (struct range){symbol->start, symbol->start + symbol->size};
+	} else if (strcmp(name, "__x86_return_thunk") == 0) {
+		widen(&places->thunks, symbol, 32);
 	} else if (begins_with(name, "__x86_indirect_")) {
 		/* Each is 32 or 64 bytes long; symbols' sizes go on to whatever is next. */
 		widen(&places->thunks, symbol, 32);
@@ -183,6 +190,7 @@ gp_status_t linux_stack_create(const struct guest_memory *memory, const struct l
 	stack->stuffing = find_stuffing(memory, &kernel->space, &places.switching);
 	stack->syscall_64 = find_syscall(stack, memory, places.syscall_64, places.syscall_64_end);
 	stack->syscall_32 = find_syscall(stack, memory, places.syscall_32, 0);
+	stack->syscall_32.leaving = places.syscall_32_leaving;
 	*out = stack;
 	return GP_OK;
 }

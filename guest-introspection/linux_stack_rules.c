@@ -199,7 +199,19 @@ static enum unwind_lookup find_in_retpoline(const struct linux_stack *self,
 	if (!unwind_read(context, context->gpr[GUEST_RSP], &top, sizeof(top)) ||
 	    !unwind_read(context, context->pc, &code, sizeof(code)))
 		return UNWIND_NO_RULE;
-	return rule_of_top(rule, contains(self->retpolines, top) || code == 0xc3 ? 1 : 0);
+	/* ret, or jmp to what has replaced it */
+	return rule_of_top(rule,
+			   contains(self->retpolines, top) || code == 0xc3 || code == 0xe9 ? 1 : 0);
+}
+
+/* A retpoline's return may be a jump to a thunk that returns: its target is on top there, too. */
+static bool returns_for_retpoline(const struct linux_stack *self, struct unwind_context *context)
+{
+	uint64_t top;
+
+	return contains(self->thunks, context->pc) &&
+	       unwind_read(context, context->gpr[GUEST_RSP], &top, sizeof(top)) &&
+	       !unwind_is_return_address(context, top);
 }
 
 static enum unwind_lookup find_at_end(const struct linux_stack *self,
@@ -359,6 +371,9 @@ enum unwind_lookup linux_stack_find(const struct unwind_source *source,
 		return find_in_retpoline(self, context, rule);
 	if (context->exact && contains(self->stuffing, pc))
 		return find_in_stuffing(self, context, rule);
+	/* The program's stack is loaded; the tables look for registers below it. */
+	if (context->exact && contains(self->syscall_32.leaving, pc))
+		return rule_of_syscall(context, rule, context->gpr[GUEST_RSP], USER_CODE_32);
 	/* What holds behind a call need not hold at it, when the callee does not return. A new
 	 * task's stack has the start of its first code, which nobody called. */
 	entry = orc_find(&self->orc, context->exact || pc == self->fork.start ? pc : pc - 1);
@@ -370,6 +385,8 @@ enum unwind_lookup linux_stack_find(const struct unwind_source *source,
 	case ORC_END:
 		return find_at_end(self, context, rule);
 	default:
+		if (context->exact && returns_for_retpoline(self, context))
+			return rule_of_top(rule, 1);
 		return translate_entry(self, context, entry, rule);
 	}
 }

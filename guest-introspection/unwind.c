@@ -201,6 +201,13 @@ static bool check_return_address(struct unwind_context *context, uint64_t addres
 	return source->vouches_for && source->vouches_for(source, address);
 }
 
+bool unwind_is_return_address(struct unwind_context *context, uint64_t address)
+{
+	enum stack_end end;
+
+	return check_return_address(context, address, &end);
+}
+
 /* The values of the words that a rule asks for. */
 struct saved_words {
 	uint64_t return_address;
@@ -324,7 +331,8 @@ static bool check_stack_pointer(struct unwind_context *context, const struct unw
 	uint64_t limit = context->user ? FRAME_SIZE_LIMIT_USER : FRAME_SIZE_LIMIT_SUPERVISOR;
 	uint64_t now = context->gpr[GUEST_RSP];
 
-	if (stack_pointer % context->word != 0)
+	/* Interrupted code may have anything there, such as what is a program's. */
+	if (rule->kind == UNWIND_CALL && stack_pointer % context->word != 0)
 		return false;
 	if (stack_pointer > now && stack_pointer - now <= limit)
 		return true;

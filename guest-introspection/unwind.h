@@ -154,4 +154,8 @@ static inline bool unwind_read(struct unwind_context *context, uint64_t address,
 				  buffer, size) == TRANSLATE_OK;
 }
 
+/* For sources: whether `address` would be accepted as a return address of this frame's privilege.
+ */
+bool unwind_is_return_address(struct unwind_context *context, uint64_t address);
+
 #endif

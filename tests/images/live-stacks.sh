@@ -4,6 +4,9 @@
 #
 #   tests/images/live-stacks.sh VMLINUZ [STOPS [SEED [MORE OF THE COMMAND LINE]]]
 #
+# CPU is QEMU's CPU model, BUSY_CFLAGS more flags for the program: -m32 for a 32-bit one. With
+# START_AFTER seconds the kernel is looked at while it boots.
+#
 # Fails when less than 99 % of the kernel's stacks are complete. Needs: qemu-system-x86, cpio, gcc, and
 # build/tests/images/live_stacks (make).
 set -euo pipefail
@@ -16,7 +19,7 @@ WORK=$(mktemp -d /dev/shm/live-stacks.XXXXXX)
 QEMU=
 trap '[ -z "$QEMU" ] || kill "$QEMU" 2>/dev/null; rm -rf "$WORK"' EXIT
 mkdir "$WORK/root"
-gcc -O1 -static -D_GNU_SOURCE -o "$WORK/root/init" tests/images/busy.c
+gcc ${BUSY_CFLAGS:-} -O1 -static -D_GNU_SOURCE -o "$WORK/root/init" tests/images/busy.c
 (cd "$WORK/root" && find . | cpio --quiet -o -H newc -R 0:0) >"$WORK/initramfs"
 qemu-system-x86_64 -M q35,memory-backend=ram -accel tcg -cpu "${CPU:-max}" -smp 2 -m 256 \
 	-object memory-backend-file,id=ram,size=256M,share=on,mem-path="$WORK/memory" \
@@ -25,9 +28,10 @@ qemu-system-x86_64 -M q35,memory-backend=ram -accel tcg -cpu "${CPU:-max}" -smp 
 	-append "console=ttyS0 panic=-1 quiet $APPEND" 2>"$WORK/errors" &
 QEMU=$!
 for _ in $(seq 360); do
+	[ -z "${START_AFTER:-}" ] || { sleep "$START_AFTER"; break; }
 	grep -q 'GUEST READY' "$WORK/console" 2>/dev/null && break
 	kill -0 "$QEMU" 2>/dev/null || { cat "$WORK/errors" >&2; exit 2; }
 	sleep 0.5
 done
-sleep 1
+[ -n "${START_AFTER:-}" ] || sleep 1
 "$PROGRAM" "$WORK/memory" "$WORK/qmp" "$STOPS" "$SEED"

@@ -123,7 +123,9 @@ static void check_user_address(const struct image_kernel *self, const struct gue
 			       gva(pcs[stack->user_frame] - 2), code, 2) != TRANSLATE_OK)
 		return;
 	counts->system_calls++;
-	counts->behind_syscall += code[0] == 0x0f && code[1] == 0x05;
+	/* syscall, sysenter, int $0x80 */
+	counts->behind_syscall += (code[0] == 0x0f && (code[1] == 0x05 || code[1] == 0x34)) ||
+				  (code[0] == 0xcd && code[1] == 0x80);
 }
 
 static void look(const struct image_kernel *self, const struct guest_cpu *cpu,
@@ -241,7 +243,7 @@ int main(int count, char **arguments)
 	       counts.samples, counts.kernel, counts.entry, complete,
 	       counts.kernel ? 100.0 * complete / counts.kernel : 0.0, counts.user_registers,
 	       counts.roots);
-	printf("%u of %u addresses of programs in a system call are behind SYSCALL\n",
+	printf("%u of %u addresses of programs in a system call are behind one\n",
 	       counts.behind_syscall, counts.system_calls);
 	image_kernel_close(&self);
 	return counts.kernel == 0 || complete * 100 < counts.kernel * 99;

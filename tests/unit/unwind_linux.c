@@ -38,7 +38,10 @@
 #define GENERATED 40 /* no entries */
 #define FREED 36     /* in a page of its own */
 #define ENTRY 12     /* the entry text, to 15 */
+#define ENTRY_32 13
 #define INT80 14
+#define HAS_FRAME_32 15 /* in the entry text */
+#define RETURN_THUNK 11
 
 static uint8_t bytes[SIZE];
 static struct buffer_memory memory;
@@ -88,9 +91,16 @@ static void put_tables(enum orc_format format)
 	orc_put(&builder, LINEAR(FUNCTION(UNKNOWN)), ORC_UNDEFINED, 0, 0, 0, 0);
 	orc_put(&builder, LINEAR(FUNCTION(START)), ORC_END, 0, 0, 0, 0);
 	orc_put(&builder, LINEAR(FUNCTION(THUNK)), ORC_UNDEFINED, 0, 0, 0, 0);
+	call(RETURN_THUNK, ORC_REGISTER_SP, 8, 0, 0);
 	orc_put(&builder, LINEAR(FUNCTION(ENTRY)), ORC_END, 0, 0, 0, 0);
 	orc_put(&builder, LINEAR(FUNCTION(ENTRY) + 0x40), ORC_REGS, ORC_REGISTER_SP, 0, 0, 0);
 	orc_put(&builder, LINEAR(FUNCTION(ENTRY) + 0x80), ORC_END, 0, 0, 0, 0);
+	orc_put(&builder, LINEAR(FUNCTION(ENTRY_32)), ORC_END, 0, 0, 0, 0);
+	orc_put(&builder, LINEAR(FUNCTION(ENTRY_32) + 0x40), ORC_REGS, ORC_REGISTER_SP, 0, 0, 0);
+	orc_put(&builder, LINEAR(FUNCTION(ENTRY_32) + 0x80), ORC_REGS, ORC_REGISTER_SP, -120, 0, 0);
+	orc_put(&builder, LINEAR(FUNCTION(INT80)), ORC_END, 0, 0, 0, 0);
+	orc_put(&builder, LINEAR(FUNCTION(HAS_FRAME_32)), ORC_REGS_PARTIAL, ORC_REGISTER_SP, 8, 0,
+		0);
 	orc_put(&builder, LINEAR(FUNCTION(16)), ORC_CALL, ORC_REGISTER_SP, 8, 0, 0);
 	/* Most entries of a kernel are these. */
 	for (unsigned i = 0; i < 32; i++)
@@ -120,6 +130,11 @@ static void create(void)
 	add_symbol("__entry_text_start", LINEAR(FUNCTION(ENTRY)));
 	add_symbol("entry_SYSCALL_64", LINEAR(FUNCTION(ENTRY)));
 	add_symbol("entry_SYSRETQ_end", LINEAR(FUNCTION(ENTRY) + 0xa0));
+	add_symbol("__x86_return_thunk", LINEAR(FUNCTION(RETURN_THUNK)));
+	add_symbol("other_32", LINEAR(FUNCTION(RETURN_THUNK) + 0x80));
+	add_symbol("entry_SYSCALL_compat", LINEAR(FUNCTION(ENTRY_32)));
+	add_symbol("entry_SYSRETL_compat_unsafe_stack", LINEAR(FUNCTION(ENTRY_32) + 0x80));
+	add_symbol("entry_SYSRETL_compat_end", LINEAR(FUNCTION(ENTRY_32) + 0xa0));
 	add_symbol("__entry_text_end", LINEAR(FUNCTION(16)));
 	add_symbol("_sinittext", LINEAR(FUNCTION(FREED)));
 	add_symbol("_einittext", LINEAR(FUNCTION(FREED) + 0x100));
@@ -158,6 +173,7 @@ static void setup(void)
 	for (unsigned i = 1; i < 8; i++)
 		bytes[USER_TEXT + i * 0x100] = 0xe8;
 	/* mov %rsp, %gs:0x6014: the second instruction of the entry */
+	put_code(FUNCTION(ENTRY_32) + 3, "\x41\x89\xe0", 3); /* mov %esp, %r8d */
 	put_code(FUNCTION(ENTRY) + 3, "\x65\x48\x89\x24\x25\x14\x60\x00\x00", 9);
 	buffer_put(&memory, TSS + 4, LINEAR(TSS), 8); /* sp0: the top of the entry stack */
 	put_tables(ORC_FORMAT_3);
@@ -489,6 +505,62 @@ Test(unwind_linux, retpolines_hide_nothing)
 	bytes[FUNCTION(THUNK) + 0x10] = 0xc3;
 	at(FUNCTION(THUNK) + 0x10, STACK + 0xf8);
 	ASSERT_STACK(2, STACK_END_ROOT, cpu.rip, CALL_END(START));
+}
+
+Test(unwind_linux, a_return_thunk_that_ends_a_retpoline)
+{
+	put(STACK + 0x108, CALL_END(START));
+	at(FUNCTION(RETURN_THUNK), STACK + 0x100);
+	put(STACK + 0x100, CALL_END(SAVES_BP));
+	put(STACK + 0x118, CALL_END(START));
+	ASSERT_STACK(3, STACK_END_ROOT, cpu.rip, CALL_END(SAVES_BP), CALL_END(START));
+	/* where the retpoline goes to */
+	put(STACK + 0x100, LINEAR(FUNCTION(LEAF)));
+	ASSERT_STACK(2, STACK_END_ROOT, cpu.rip, CALL_END(START));
+}
+
+Test(unwind_linux, in_the_way_out_of_a_32_bit_system_call)
+{
+	cpu.rip = LINEAR(FUNCTION(ENTRY_32) + 0x90);
+	cpu.gpr[GUEST_RCX] = USER_TEXT + 0x50;
+	cpu.gpr[GUEST_RSP] = USER_32_STACK + 0x104;
+	cpu.gpr[GUEST_RBP] = USER_32_STACK + 0x108;
+	buffer_put(&memory, USER_32_STACK + 0x108, 0, 4);
+	buffer_put(&memory, USER_32_STACK + 0x10c, USER_TEXT + 0x305, 4);
+	ASSERT_STACK(1, STACK_END_ROOT, cpu.rip, USER_TEXT + 0x50, USER_TEXT + 0x305);
+	/* interrupted there, with a stack pointer that no 64-bit code has */
+	at(FUNCTION(HAS_FRAME), IRQ_STACK + 0x100);
+	put_interrupt_frame(IRQ_STACK + 0x108, LINEAR(FUNCTION(ENTRY_32) + 0x90), 0x10,
+			    USER_32_STACK + 0x104, 0x18);
+	ASSERT_STACK(2, STACK_END_ROOT, cpu.rip, LINEAR(FUNCTION(ENTRY_32) + 0x90),
+		     USER_TEXT + 0x50, USER_TEXT + 0x305);
+}
+
+Test(unwind_linux, in_the_way_in_of_a_32_bit_system_call)
+{
+	cpu.gpr[GUEST_RCX] = USER_TEXT + 0x50;
+	cpu.gpr[GUEST_RBP] = USER_32_STACK + 0x108;
+	buffer_put(&memory, USER_32_STACK + 0x108, 0, 4);
+	buffer_put(&memory, USER_32_STACK + 0x10c, USER_TEXT + 0x305, 4);
+	cpu.rip = LINEAR(FUNCTION(ENTRY_32) + 3);
+	cpu.gpr[GUEST_RSP] = USER_32_STACK + 0x100;
+	ASSERT_STACK(1, STACK_END_ROOT, cpu.rip, USER_TEXT + 0x50, USER_TEXT + 0x305);
+	cpu.rip = LINEAR(FUNCTION(ENTRY_32) + 6);
+	cpu.gpr[GUEST_RSP] = ROOT;
+	cpu.gpr[GUEST_R8] = USER_32_STACK + 0x100;
+	ASSERT_STACK(1, STACK_END_ROOT, cpu.rip, USER_TEXT + 0x50, USER_TEXT + 0x305);
+}
+
+Test(unwind_linux, error_entry_leaves_registers_where_the_tables_see_a_frame)
+{
+	put_user_stack();
+	/* sync_regs(), called with pt_regs on the entry stack */
+	at(FUNCTION(LEAF), STACK + 0x100);
+	put(STACK + 0x100, LINEAR(FUNCTION(HAS_FRAME_32) + 0x45));
+	put(STACK + 0x108 + 32, USER_FRAME_POINTER);
+	put_user(STACK + 0x108 + 128);
+	ASSERT_STACK(2, STACK_END_ROOT, cpu.rip, LINEAR(FUNCTION(HAS_FRAME_32) + 0x45),
+		     USER_TEXT + 0x50, USER_TEXT + 0x105, USER_TEXT + 0x205);
 }
 
 Test(unwind_linux, undefined_places_end_a_stack_but_for_its_leaf)
