@@ -10,7 +10,8 @@
 # Fails when less than 99 % of the kernel's stacks are complete. Needs: qemu-system-x86, cpio, gcc, and
 # build/tests/images/live_stacks (make).
 set -euo pipefail
-readonly VMLINUZ=$(realpath "${1:?kernel}") STOPS=${2:-300} SEED=${3:-1} APPEND=${4:-pti=on}
+VMLINUZ=$(realpath "${1:?kernel}")
+readonly VMLINUZ STOPS=${2:-300} SEED=${3:-1} APPEND=${4:-pti=on}
 
 cd "$(dirname "$0")/../.."
 readonly PROGRAM=$PWD/build/tests/images/live_stacks
