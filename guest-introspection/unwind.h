@@ -154,6 +154,13 @@ static inline bool unwind_read(struct unwind_context *context, uint64_t address,
 				  buffer, size) == TRANSLATE_OK;
 }
 
+/* For sources: an offset in a segment as a linear address, with the wrap of the mode. */
+static inline uint64_t unwind_linear(const struct unwind_context *context, uint64_t base,
+				     uint64_t offset)
+{
+	return context->word == 8 ? offset : (uint32_t)(base + offset);
+}
+
 /* For sources: whether `address` would be accepted as a return address of this frame's privilege.
  */
 bool unwind_is_return_address(struct unwind_context *context, uint64_t address);
