@@ -18,7 +18,14 @@ readonly PROGRAM=$PWD/build/tests/images/live_stacks
 [ -x "$PROGRAM" ] || { echo "live-stacks.sh: $PROGRAM is missing: make build/tests/images/live_stacks" >&2; exit 2; }
 WORK=$(mktemp -d /dev/shm/live-stacks.XXXXXX)
 QEMU=
-trap '[ -z "$QEMU" ] || kill "$QEMU" 2>/dev/null; rm -rf "$WORK"' EXIT
+clean_up() {
+	if [ -n "$QEMU" ]; then
+		kill "$QEMU" 2>/dev/null || true
+		wait "$QEMU" 2>/dev/null || true
+	fi
+	rm -rf "$WORK"
+}
+trap clean_up EXIT
 mkdir "$WORK/root"
 gcc ${BUSY_CFLAGS:-} -O1 -static -D_GNU_SOURCE -o "$WORK/root/init" tests/images/busy.c
 (cd "$WORK/root" && find . | cpio --quiet -o -H newc -R 0:0) >"$WORK/initramfs"
