@@ -100,7 +100,7 @@ enum orc_format orc_detect_format(const uint8_t *entries, size_t count)
 				   !(entry[1] & 0x80);
 		}
 		/* Registers that were numbered anew show here. */
-		if (calls * 2 < count || from_sp * 2 < calls)
+		if (calls == 0 || calls * 2 < count || from_sp * 2 < calls)
 			continue;
 		/* Where nothing tells two formats apart it does not matter either. */
 		if (invalid <= least && (best == ORC_FORMAT_UNKNOWN || invalid < least)) {

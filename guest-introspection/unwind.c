@@ -17,7 +17,6 @@
 
 /* The longest call that is recognised: FF /2 with SIB and a 32-bit displacement. */
 #define LONGEST_CALL 7
-#define LONGEST_PROLOGUE 13 /* endbr (4), 5-byte nop of ftrace, push, mov */
 
 const char *stack_end_string(enum stack_end end)
 {
@@ -51,12 +50,6 @@ static enum stack_end end_of_result(enum translate_result result)
 		break;
 	}
 	return STACK_END_BAD_POINTER;
-}
-
-/* Offset in a segment to linear address, with the wrap of the mode. */
-static uint64_t linear(const struct unwind_context *context, uint64_t base, uint64_t offset)
-{
-	return context->word == 8 ? offset : (uint32_t)(base + offset);
 }
 
 /* Does a page with these rights belong to code of the leaf's privilege? */
@@ -105,22 +98,6 @@ static bool ends_with_call(const uint8_t *end, unsigned count, bool long_mode)
 	return !long_mode && count >= 7 && end[-7] == 0x9a;
 }
 
-/* Reads up to `size` bytes of code from linear `address` on; fewer when the next page cannot
- * be read. */
-static unsigned read_code(struct unwind_context *context, uint64_t address, uint8_t *buffer,
-			  unsigned size)
-{
-	unsigned first = 4096 - (address & 4095);
-
-	if (guest_read_virtual(&context->space, &context->cache, context->memory, gva(address),
-			       buffer, size) == TRANSLATE_OK)
-		return size;
-	if (first >= size || guest_read_virtual(&context->space, &context->cache, context->memory,
-						gva(address), buffer, first) != TRANSLATE_OK)
-		return 0;
-	return first;
-}
-
 /* Reads up to LONGEST_CALL bytes that end before `address`, to the end of `buffer`. `translation`
  * is that of `address`: mostly the bytes are on the same page. */
 static unsigned read_code_before(struct unwind_context *context, uint64_t address,
@@ -161,9 +138,7 @@ static enum translate_result read_translated(struct unwind_context *context, uin
 		       : TRANSLATE_OUTSIDE_MEMORY;
 }
 
-/* Accepts a linear return address, or gives the reason not to. */
-static bool check_return_address(struct unwind_context *context, uint64_t address,
-				 enum stack_end *end)
+static bool is_behind_call(struct unwind_context *context, uint64_t address, enum stack_end *end)
 {
 	struct translation translation;
 	uint8_t code[LONGEST_CALL];
@@ -180,12 +155,32 @@ static bool check_return_address(struct unwind_context *context, uint64_t addres
 		return false;
 	}
 	count = read_code_before(context, address, &translation, code);
-	if (ends_with_call(code + LONGEST_CALL, count, context->word == 8) ||
-	    (!context->user && context->kernel && context->kernel->source->is_start &&
-	     context->kernel->source->is_start(context->kernel->source, address)))
+	if (!ends_with_call(code + LONGEST_CALL, count, context->word == 8)) {
+		*end = STACK_END_NO_RULE;
+		return false;
+	}
+	return true;
+}
+
+/* Accepts a linear return address, or gives the reason not to. */
+static bool check_return_address(struct unwind_context *context, uint64_t address,
+				 enum stack_end *end)
+{
+	const struct unwind_source *source;
+
+	if (is_behind_call(context, address, end))
 		return true;
-	*end = STACK_END_NO_RULE;
-	return false;
+	if (context->user || !context->kernel)
+		return false;
+	source = context->kernel->source;
+	return source->vouches_for && source->vouches_for(source, address);
+}
+
+bool unwind_is_return_address(struct unwind_context *context, uint64_t address)
+{
+	enum stack_end end;
+
+	return check_return_address(context, address, &end);
 }
 
 /* The values of the words that a rule asks for. */
@@ -238,7 +233,7 @@ static enum translate_result read_saved(struct unwind_context *context,
 		low = rule->return_address;
 		high = low + (interruption ? (int)word : 0);
 	}
-	start = linear(context, context->stack_base, (cfa + (int64_t)low) & mask);
+	start = unwind_linear(context, context->stack_base, (cfa + (int64_t)low) & mask);
 	result = guest_translate_cached(&context->space, &context->cache, context->memory,
 					gva(start), &translation);
 	if (result != TRANSLATE_OK)
@@ -259,8 +254,8 @@ static enum translate_result read_saved(struct unwind_context *context,
 			out->gpr[number] = word_at(bytes + (rule->at[number] - low), word);
 			continue;
 		}
-		start = linear(context, context->stack_base,
-			       (cfa + (int64_t)rule->at[number]) & mask);
+		start = unwind_linear(context, context->stack_base,
+				      (cfa + (int64_t)rule->at[number]) & mask);
 		out->gpr[number] = 0;
 		result = guest_read_virtual(&context->space, &context->cache, context->memory,
 					    gva(start), &out->gpr[number], word);
@@ -290,8 +285,8 @@ static bool find_cfa(struct unwind_context *context, const struct unwind_rule *r
 	if (rule->dereference) {
 		base = 0;
 		result = guest_read_virtual(&context->space, &context->cache, context->memory,
-					    gva(linear(context, context->stack_base, cfa)), &base,
-					    context->word);
+					    gva(unwind_linear(context, context->stack_base, cfa)),
+					    &base, context->word);
 		if (result != TRANSLATE_OK) {
 			*end = end_of_result(result);
 			return false;
@@ -311,7 +306,8 @@ static bool check_stack_pointer(struct unwind_context *context, const struct unw
 	uint64_t limit = context->user ? FRAME_SIZE_LIMIT_USER : FRAME_SIZE_LIMIT_SUPERVISOR;
 	uint64_t now = context->gpr[GUEST_RSP];
 
-	if (stack_pointer % context->word != 0)
+	/* Interrupted code may have anything there, such as what is a program's. */
+	if (rule->kind == UNWIND_CALL && stack_pointer % context->word != 0)
 		return false;
 	if (stack_pointer > now && stack_pointer - now <= limit)
 		return true;
@@ -443,7 +439,7 @@ static bool evaluate(struct unwind_context *context, const struct unwind_rule *r
 		*end = STACK_END_ROOT;
 		return false;
 	}
-	address = linear(context, context->code_base, words.return_address);
+	address = unwind_linear(context, context->code_base, words.return_address);
 	if (!check_return_address(context, address, end))
 		return false;
 	for (unsigned left = rule->saved; left; left &= left - 1)
@@ -454,129 +450,6 @@ static bool evaluate(struct unwind_context *context, const struct unwind_rule *r
 	context->exact = false;
 	return true;
 }
-
-/* Where a function's return address can be: the ordinary place, and two while its frame is not
- * (or no longer) set up. */
-enum frame_state {
-	FRAME_SET_UP,
-	FRAME_AT_ENTRY,   /* the return address on top of the stack */
-	FRAME_AFTER_PUSH, /* the caller's frame pointer on top of it */
-	FRAME_UNPROVEN,
-};
-
-static void make_rule(enum frame_state state, unsigned word, struct unwind_rule *rule)
-{
-	int slot = (int)word;
-
-	rule->kind = UNWIND_CALL;
-	rule->base = state == FRAME_SET_UP ? GUEST_RBP : GUEST_RSP;
-	rule->dereference = false;
-	rule->offset = state == FRAME_AT_ENTRY ? slot : 2 * slot;
-	rule->return_address = -slot;
-	rule->saved = state == FRAME_AT_ENTRY ? 0 : UNWIND_BIT(GUEST_RBP);
-	rule->kept = state == FRAME_AT_ENTRY ? UNWIND_BIT(GUEST_RBP) : 0;
-	rule->at[GUEST_RBP] = (int16_t)(-2 * slot);
-}
-
-/* Length of "mov rbp, rsp" (both encodings) at `code`, 0 when it is something else. */
-static unsigned match_frame_move(const uint8_t *code, unsigned count, bool long_mode)
-{
-	unsigned rex = long_mode ? 1 : 0;
-
-	if (count < rex + 2 || (long_mode && code[0] != 0x48))
-		return 0;
-	if ((code[rex] == 0x89 && code[rex + 1] == 0xe5) ||
-	    (code[rex] == 0x8b && code[rex + 1] == 0xec))
-		return rex + 2;
-	return 0;
-}
-
-/* ret, ret imm16, rep ret */
-static bool match_return(const uint8_t *code, unsigned count)
-{
-	return (count >= 1 && (code[0] == 0xc3 || code[0] == 0xc2)) ||
-	       (count >= 2 && code[0] == 0xf3 && code[1] == 0xc3);
-}
-
-/* [endbr] [5-byte nop of function tracing] push rbp; mov rbp, rsp */
-static bool match_prologue(const uint8_t *code, unsigned count, bool long_mode)
-{
-	static const uint8_t trace_nop[] = {0x0f, 0x1f, 0x44, 0x00, 0x00};
-	unsigned at = 0;
-
-	if (count >= 4 && code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e &&
-	    code[3] == (long_mode ? 0xfa : 0xfb))
-		at = 4;
-	if (count - at >= sizeof(trace_nop) && memcmp(code + at, trace_nop, sizeof(trace_nop)) == 0)
-		at += sizeof(trace_nop);
-	return at < count && code[at] == 0x55 &&
-	       match_frame_move(code + at + 1, count - at - 1, long_mode) != 0;
-}
-
-/* What the instructions of an interrupted frame prove of it. FRAME_UNPROVEN: nothing. */
-static enum frame_state repair_leaf(struct unwind_context *context)
-{
-	uint8_t code[LONGEST_PROLOGUE];
-	bool long_mode = context->word == 8;
-	unsigned count = read_code(context, context->pc, code, sizeof(code));
-	uint8_t before = 0;
-
-	if (count == 0)
-		return FRAME_UNPROVEN;
-	/* Most leaves are elsewhere in a function: look further only for these bytes. */
-	switch (code[0]) {
-	case 0x55: /* push rbp */
-	case 0x0f: /* nop */
-	case 0xf3: /* endbr, rep ret */
-	case 0xc3: /* ret */
-	case 0xc2:
-		if (match_return(code, count) || match_prologue(code, count, long_mode))
-			return FRAME_AT_ENTRY;
-		return FRAME_UNPROVEN;
-	case 0x5d: /* pop rbp, then return or a jump to the last callee */
-		if (match_return(code + 1, count - 1) || (count > 1 && code[1] == 0xe9))
-			return FRAME_AFTER_PUSH;
-		return FRAME_UNPROVEN;
-	case 0x48: /* mov rbp, rsp */
-	case 0x89:
-	case 0x8b:
-	case 0xe9: /* jmp */
-		break;
-	default:
-		return FRAME_UNPROVEN;
-	}
-	if (!unwind_read(context, context->pc - 1, &before, 1))
-		return FRAME_UNPROVEN;
-	if (before == 0x55 && match_frame_move(code, count, long_mode))
-		return FRAME_AFTER_PUSH;
-	/* The frame is gone already: leave or pop rbp stands before the tail jump. */
-	if (code[0] == 0xe9 && (before == 0xc9 || before == 0x5d))
-		return FRAME_AT_ENTRY;
-	return FRAME_UNPROVEN;
-}
-
-static enum unwind_lookup find_by_frame_pointer(const struct unwind_source *source,
-						struct unwind_context *context,
-						struct unwind_rule *rule)
-{
-	enum frame_state state;
-
-	(void)source;
-	if (context->word == 0)
-		return UNWIND_NOT_FOUND;
-	state = context->exact ? repair_leaf(context) : FRAME_UNPROVEN;
-	if (state == FRAME_UNPROVEN) {
-		if (!(context->known & UNWIND_BIT(GUEST_RBP)))
-			return UNWIND_NOT_FOUND;
-		if (context->gpr[GUEST_RBP] == 0)
-			return UNWIND_ROOT;
-		state = FRAME_SET_UP;
-	}
-	make_rule(state, context->word, rule);
-	return UNWIND_FOUND;
-}
-
-const struct unwind_source unwind_frame_pointer_source = {.find = find_by_frame_pointer};
 
 static bool translate_leaf(struct unwind_context *context, struct translation *leaf)
 {
@@ -602,6 +475,7 @@ static void context_init(struct unwind_context *context, const struct guest_memo
 	context->user = cpu->cpl == 3;
 	context->stack_switches = 0;
 	context->exact = true;
+	context->frameless = false;
 	context->pc = (context->code_base + cpu->rip) & mask;
 	context->known = UNWIND_ALL_REGISTERS;
 	for (unsigned i = 0; i < GUEST_REGISTER_COUNT; i++)

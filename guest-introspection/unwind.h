@@ -7,7 +7,7 @@
  * rules for its own code, and the way on into the program that entered it.
  *
  * Nothing is invented: a return address counts only when it lies in an executable page of
- * the same privilege, right behind a call instruction or where the kernel's own tables say
+ * the same privilege, right behind a call instruction, or where the kernel's own tables say
  * that a stack begins. What cannot be followed ends the stack with the reason. Fixed size,
  * nothing allocated, every loop bounded by `capacity`.
  */
@@ -70,7 +70,8 @@ struct unwind_context {
 	bool supervisor_pages;   /* CPL < 3 and the leaf's page is a supervisor page */
 	unsigned stack_switches; /* so far */
 	/* The frame being unwound; offsets, not linear, except `pc`. */
-	bool exact; /* `pc` is the next instruction, not a return address */
+	bool exact;     /* `pc` is the next instruction, not a return address */
+	bool frameless; /* the frame below was found to have no frame pointer */
 	uint64_t pc;
 	uint16_t known; /* a bit for each register whose value in this frame is known */
 	uint64_t gpr[GUEST_REGISTER_COUNT];
@@ -128,9 +129,10 @@ struct unwind_source {
 	 * the context's cache; must not allocate, lock or block (a vCPU is stopped). */
 	enum unwind_lookup (*find)(const struct unwind_source *source,
 				   struct unwind_context *context, struct unwind_rule *rule);
-	/* Optional. Whether a stack begins at `address`, which then needs no call before it: a
-	 * starting routine puts such an address on the stack by itself. */
-	bool (*is_start)(const struct unwind_source *source, uint64_t address);
+	/* Optional. Whether `address` is a return address though there is no call before it, or no
+	 * code any more: a starting routine puts such an address on the stack by itself, and what
+	 * a kernel starts with is freed while it is still at the bottom of a stack. */
+	bool (*vouches_for)(const struct unwind_source *source, uint64_t address);
 };
 
 extern const struct unwind_source unwind_frame_pointer_source;
@@ -151,5 +153,16 @@ static inline bool unwind_read(struct unwind_context *context, uint64_t address,
 	return guest_read_virtual(&context->space, &context->cache, context->memory, gva(address),
 				  buffer, size) == TRANSLATE_OK;
 }
+
+/* For sources: an offset in a segment as a linear address, with the wrap of the mode. */
+static inline uint64_t unwind_linear(const struct unwind_context *context, uint64_t base,
+				     uint64_t offset)
+{
+	return context->word == 8 ? offset : (uint32_t)(base + offset);
+}
+
+/* For sources: whether `address` would be accepted as a return address of this frame's privilege.
+ */
+bool unwind_is_return_address(struct unwind_context *context, uint64_t address);
 
 #endif

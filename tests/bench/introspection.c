@@ -6,7 +6,7 @@
 #include "guest-introspection/kallsyms.h"
 #include "guest-introspection/linux_kernel.h"
 #include "guest-introspection/unwind.h"
-#include "tests/image_memory.h"
+#include "tests/image_tasks.h"
 
 #include <dirent.h>
 #include <malloc.h>
@@ -187,6 +187,79 @@ done:
 	image_close(&image);
 }
 
+#define TASK_LIMIT 400
+
+/* Stacks of all tasks that sleep, one after the other: kernel frames by ORC, then the program's by
+ * frame pointers. Each is unwound from cold caches of its own, but warm ones of the machine. */
+static void measure_stacks(const char *name, double copy)
+{
+	static struct guest_cpu cpus[TASK_LIMIT];
+	AUTO_FCLOSE FILE *file = NULL;
+	struct image_kernel kernel = {0};
+	struct error error = {0};
+	struct linux_stack *stack = NULL;
+	double prepare[ROUNDS];
+	double times[ROUNDS];
+	uint64_t reads = 0;
+	unsigned count = 0;
+	unsigned kernel_frames = 0;
+	unsigned user_frames = 0;
+	char text[512];
+	uint64_t pcs[128];
+
+	snprintf(text, sizeof(text), IMAGE_DIRECTORY "/%.99s/tasks", name);
+	file = fopen(text, "re");
+	if (!file || !image_kernel_open(&kernel, name, &error))
+		return;
+	while (fgets(text, sizeof(text), file) && count < TASK_LIMIT) {
+		unsigned tid;
+		uint64_t task;
+
+		if (sscanf(text, "%*u %u %*u %*u S", &tid) == 1 &&
+		    (task = image_find_task(&kernel, tid)) != 0 &&
+		    image_task_registers(&kernel, task, &cpus[count]))
+			count++;
+	}
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		double start = now();
+
+		if (linux_stack_create(&kernel.image.memory.memory, &kernel.kernel, &kernel.symbols,
+				       &stack, NULL, &error) != GP_OK)
+			return;
+		prepare[i] = now() - start;
+		linux_stack_destroy(stack);
+	}
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		double start = now();
+
+		for (unsigned k = 0; k < count; k++) {
+			guest_unwind(&kernel.image.memory.memory,
+				     linux_stack_unwind_kernel(kernel.stack), &cpus[k], pcs, 128);
+			__asm__ volatile("" : : "r"(pcs) : "memory");
+		}
+		times[i] = (now() - start) / count;
+	}
+	kernel.image.memory.reads = &reads;
+	for (unsigned k = 0; k < count; k++) {
+		struct unwind_stack found =
+			guest_unwind(&kernel.image.memory.memory,
+				     linux_stack_unwind_kernel(kernel.stack), &cpus[k], pcs, 128);
+
+		kernel_frames += found.user_frame;
+		user_frames += found.count - found.user_frame;
+	}
+	printf("%-14s ORC ready in %4.1f ms (%3.0f x), %u entries, %.1f MiB kept; stack of %.1f "
+	       "kernel + %.1f user frames: %5.0f ns, %6.4f of copying 1 MiB, %.1f guest reads\n",
+	       name, median(prepare, ROUNDS) / 1e6, prepare[ROUNDS / 2] / copy,
+	       linux_stack_orc(kernel.stack)->kernel.count,
+	       (linux_stack_orc(kernel.stack)->kernel.count * 10.0 +
+		linux_stack_orc(kernel.stack)->kernel.block_count * 4.0) /
+		       (1 << 20),
+	       (double)kernel_frames / count, (double)user_frames / count, median(times, ROUNDS),
+	       median(times, ROUNDS) / copy, (double)reads / count);
+	image_kernel_close(&kernel);
+}
+
 int main(void)
 {
 	double copy = measure_copy();
@@ -205,6 +278,10 @@ int main(void)
 	while ((entry = readdir(directory)))
 		if (entry->d_name[0] != '.')
 			measure_image(entry->d_name, copy);
+	rewinddir(directory);
+	while ((entry = readdir(directory)))
+		if (entry->d_name[0] != '.')
+			measure_stacks(entry->d_name, copy);
 	closedir(directory);
 	return 0;
 }

@@ -15,6 +15,15 @@
 #include <time.h>
 #include <unistd.h>
 
+/* With -m32 the program comes in by the entries for 32-bit programs. */
+#ifdef __x86_64__
+#define REGISTER_IP REG_RIP
+#define OLD_CLOBBERS "memory", "r8", "r9", "r10", "r11"
+#else
+#define REGISTER_IP REG_EIP
+#define OLD_CLOBBERS "memory"
+#endif
+
 static void system_calls(void)
 {
 	for (;;)
@@ -27,10 +36,7 @@ static void old_system_calls(void)
 	for (;;) {
 		long result;
 
-		__asm__ volatile("int $0x80"
-				 : "=a"(result)
-				 : "a"(64 /* getppid */)
-				 : "memory", "r8", "r9", "r10", "r11");
+		__asm__ volatile("int $0x80" : "=a"(result) : "a"(64 /* getppid */) : OLD_CLOBBERS);
 	}
 }
 
@@ -60,7 +66,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 	(void)number;
 	(void)info;
 	/* ud2: two bytes */
-	((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2;
+	((ucontext_t *)context)->uc_mcontext.gregs[REGISTER_IP] += 2;
 }
 
 static void signals_and_exceptions(void)

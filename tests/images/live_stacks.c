@@ -86,7 +86,8 @@ struct counts {
 	unsigned user_registers;
 	unsigned roots;
 	unsigned incomplete;
-	unsigned user_frames_missing;
+	unsigned system_calls; /* user code entered by SYSCALL, as far as its page can be read */
+	unsigned behind_syscall;
 };
 
 static void print_stack(const struct image_kernel *self, const struct guest_cpu *cpu,
@@ -103,6 +104,28 @@ static void print_stack(const struct image_kernel *self, const struct guest_cpu 
 		printf("  %#" PRIx64 " %s+%#" PRIx64 "\n", pcs[i], symbol.name,
 		       pcs[i] - symbol.start);
 	}
+}
+
+/* Stacks that came through the SYSCALL entry go on behind such an instruction, but for those that
+ * execve() and signals sent elsewhere meanwhile. */
+static void check_user_address(const struct image_kernel *self, const struct guest_cpu *cpu,
+			       const uint64_t *pcs, const struct unwind_stack *stack,
+			       struct counts *counts)
+{
+	struct address_space space = address_space_of(cpu);
+	struct symbol symbol;
+	uint8_t code[2];
+
+	if (!symbol_table_find(&self->symbols, pcs[stack->user_frame - 1], &symbol) ||
+	    (strncmp(symbol.name, "entry_SYS", 9) != 0 &&
+	     strcmp(symbol.name, "syscall_return_via_sysret") != 0) ||
+	    guest_read_virtual(&space, NULL, &self->image.memory.memory,
+			       gva(pcs[stack->user_frame] - 2), code, 2) != TRANSLATE_OK)
+		return;
+	counts->system_calls++;
+	/* syscall, sysenter, int $0x80 */
+	counts->behind_syscall += (code[0] == 0x0f && (code[1] == 0x05 || code[1] == 0x34)) ||
+				  (code[0] == 0xcd && code[1] == 0x80);
 }
 
 static void look(const struct image_kernel *self, const struct guest_cpu *cpu,
@@ -122,6 +145,7 @@ static void look(const struct image_kernel *self, const struct guest_cpu *cpu,
 	counts->entry += cpu->rip >= entry && cpu->rip < entry_end;
 	if (stack.user_frame < stack.count) {
 		counts->user_registers++;
+		check_user_address(self, cpu, pcs, &stack, counts);
 		if (getenv("VERBOSE") && cpu->rip >= entry && cpu->rip < entry_end)
 			print_stack(self, cpu, pcs, &stack);
 		return;
@@ -219,6 +243,8 @@ int main(int count, char **arguments)
 	       counts.samples, counts.kernel, counts.entry, complete,
 	       counts.kernel ? 100.0 * complete / counts.kernel : 0.0, counts.user_registers,
 	       counts.roots);
+	printf("%u of %u addresses of programs in a system call are behind one\n",
+	       counts.behind_syscall, counts.system_calls);
 	image_kernel_close(&self);
 	return counts.kernel == 0 || complete * 100 < counts.kernel * 99;
 }
