@@ -85,8 +85,8 @@ static bool may_be_idle(const struct guest_cpu *cpu, const struct guest_memory *
 	       opcode == OPCODE_HLT;
 }
 
-/* Which task runs. One that its page tables contradict is in the middle of a switch: better none
- * than the wrong one. */
+/* Which task runs. One that its page tables contradict is in the middle of a switch, unless the
+ * vCPU is on that task's own kernel stack: better none than the wrong one. */
 static void identify(unsigned vcpu, struct stop *stop)
 {
 	struct guest_knowledge *knowledge = stop->knowledge;

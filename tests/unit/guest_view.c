@@ -1,0 +1,278 @@
+/* A session over a memory image of a stock kernel: what is learned from it and what samples say
+ * then. The guest stands still, so every sample is the same and the truth is known. */
+#include "sampler/guest_view.h"
+#include "sampler/task_names.h"
+#include "tests/unit/fake_target.h"
+#include "tests/unit/image_support.h"
+
+#include <signal.h>
+
+struct view_test {
+	struct prepared_image image;
+	struct fake_target fake;
+	gp_sampler_t *session;
+	uint8_t *bytes;
+	size_t size;
+};
+
+static void view_test_init(struct view_test *test, const char *name,
+			   const gp_sampler_config_t *config)
+{
+	memset(test, 0, sizeof(*test));
+	cr_assert(prepared_image_init(&test->image, name));
+	fake_target_init(&test->fake, test->image.image.cpu_count);
+	test->fake.image = test->image.memory;
+	test->fake.cpus = test->image.image.cpus;
+	cr_assert_eq(gp_sampler_create(&test->fake.target, 0, config, &test->session), GP_OK);
+	cr_assert_eq(gp_sampler_start(test->session, 0), GP_OK);
+}
+
+/* A tick on each vCPU has been seen to the end. */
+static void wait_for_stop(struct view_test *test)
+{
+	for (unsigned i = 0; i < test->fake.count; i++) {
+		uint64_t before = atomic_load(&test->fake.vcpus[i].stops);
+
+		while (atomic_load(&test->fake.vcpus[i].stops) < before + 3)
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+}
+
+static void learn(struct view_test *test)
+{
+	char why[256] = "";
+
+	wait_for_stop(test);
+	cr_assert_eq(gp_sampler_learn_guest(test->session, 0, why, sizeof(why)), GP_OK, "%s: %s",
+		     test->image.name, why);
+	wait_for_stop(test);
+}
+
+static void stop_and_read(struct view_test *test)
+{
+	size_t more;
+
+	cr_assert_eq(gp_sampler_stop(test->session, 0), GP_OK);
+	cr_assert_eq(gp_sampler_read(test->session, 0, NULL, 0, &test->size), GP_OK);
+	test->bytes = malloc(test->size + 64);
+	cr_assert_eq(gp_sampler_read(test->session, 0, test->bytes, test->size + 64, &more), GP_OK);
+	cr_assert_eq(more, test->size);
+}
+
+static void view_test_deinit(struct view_test *test)
+{
+	gp_sampler_close(test->session);
+	fake_target_deinit(&test->fake);
+	prepared_image_deinit(&test->image);
+	free(test->bytes);
+}
+
+/* What the image's own kernel says is running on each vCPU, found without the sampler. */
+static void find_truth(const struct prepared_image *image, struct linux_task *tasks)
+{
+	static struct linux_task_layout layout;
+	struct error error = {0};
+	struct btf *btf;
+
+	cr_assert_eq(linux_btf_read(image->memory, &image->kernel, &image->symbols, &btf, &error),
+		     GP_OK, "%s", error.text);
+	cr_assert_eq(linux_task_layout_init(image->memory, &image->kernel, &image->symbols, btf,
+					    &layout, &error),
+		     GP_OK, "%s", error.text);
+	btf_destroy(btf);
+	for (unsigned i = 0; i < image->image.cpu_count; i++) {
+		struct linux_task_cpu remembered = {0};
+
+		cr_assert_eq(linux_task_current(&layout, image->memory, NULL, &image->image.cpus[i],
+						&remembered, &tasks[i]),
+			     LINUX_TASK_FOUND);
+	}
+}
+
+static const gp_sampler_config_t whole = {
+	.size = sizeof(whole), .period_ns = 2000000, .max_depth = 64, .ring_bytes = 1 << 20};
+
+Test(guest_view, samples_say_which_task_runs_and_name_it_once, .timeout = 120)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = image_list(names);
+
+	for (unsigned n = 0; n < count; n++) {
+		struct linux_task truth[IMAGE_CPUS];
+		unsigned process_names[IMAGE_CPUS] = {0}, thread_names[IMAGE_CPUS] = {0};
+		unsigned known[IMAGE_CPUS] = {0};
+		struct view_test test;
+		struct fxt_reader reader;
+		struct fxt_record record;
+
+		view_test_init(&test, names[n], &whole);
+		find_truth(&test.image, truth);
+		learn(&test);
+		stop_and_read(&test);
+		cr_assert_eq(fxt_reader_init(&reader, test.bytes, test.size, NULL), GP_OK);
+		while (fxt_reader_next(&reader, &record)) {
+			const struct fxt_kernel_object *object = &record.object;
+			struct fxt_sample sample;
+
+			for (unsigned i = 0;
+			     record.kind == FXT_KIND_KERNEL_OBJECT && i < test.fake.count; i++) {
+				const char *name = truth[i].idle ? TASK_NAMES_IDLE : truth[i].name;
+
+				if (!fxt_string_is(&object->name, name))
+					continue;
+				process_names[i] += object->type == FXT_OBJECT_PROCESS &&
+						    object->koid == (uint32_t)truth[i].pid;
+				thread_names[i] += object->type == FXT_OBJECT_THREAD &&
+						   object->koid == (uint32_t)truth[i].tid;
+			}
+			if (record.kind != FXT_KIND_BLOB ||
+			    fxt_sample_decode(&record.blob, &sample) ||
+			    !(sample.flags & FXT_SAMPLE_THREAD))
+				continue;
+			cr_assert_lt(sample.vcpu, test.fake.count);
+			known[sample.vcpu]++;
+			cr_assert_eq(sample.thread, (uint32_t)truth[sample.vcpu].tid);
+			cr_assert_eq(sample.process, (uint32_t)truth[sample.vcpu].pid);
+			/* Its name has come before it. */
+			cr_assert_geq(thread_names[sample.vcpu], 1);
+			cr_assert_geq(process_names[sample.vcpu], 1);
+		}
+		cr_assert(!reader.cut && !reader.broken && !reader.bad_records);
+		fxt_reader_deinit(&reader);
+		for (unsigned i = 0; i < test.fake.count; i++) {
+			unsigned same = 0;
+
+			for (unsigned k = 0; k < test.fake.count; k++)
+				same += truth[k].tid == truth[i].tid;
+			cr_assert_geq(known[i], 2, "%s: vCPU %u", names[n], i);
+			cr_assert_leq(thread_names[i], same, "%s: once for each ring", names[n]);
+		}
+		view_test_deinit(&test);
+	}
+}
+
+/* Idle vCPUs, and those in the kernel for a program, have whole stacks once ORC is known. */
+Test(guest_view, kernel_stacks_become_whole, .timeout = 120)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = image_list(names), kernel_vcpus = 0;
+
+	for (unsigned n = 0; n < count; n++) {
+		uint64_t ends[IMAGE_CPUS] = {0}, deepest[IMAGE_CPUS] = {0};
+		struct view_test test;
+		struct fxt_reader reader;
+		struct fxt_record record;
+
+		view_test_init(&test, names[n], &whole);
+		learn(&test);
+		stop_and_read(&test);
+		cr_assert_eq(fxt_reader_init(&reader, test.bytes, test.size, NULL), GP_OK);
+		while (fxt_reader_next(&reader, &record)) {
+			struct fxt_sample sample;
+
+			if (record.kind != FXT_KIND_BLOB ||
+			    fxt_sample_decode(&record.blob, &sample) ||
+			    sample.mode != FXT_MODE_GUEST_KERNEL)
+				continue;
+			/* The last one counts. */
+			ends[sample.vcpu] = sample.flags & FXT_SAMPLE_KERNEL_FRAMES
+						    ? FXT_STACK_END_ROOT
+						    : sample.stack_end;
+			deepest[sample.vcpu] = sample.depth;
+		}
+		fxt_reader_deinit(&reader);
+		for (unsigned i = 0; i < test.fake.count; i++) {
+			if (!ends[i])
+				continue;
+			kernel_vcpus++;
+			cr_assert_eq(ends[i], FXT_STACK_END_ROOT, "%s: vCPU %u ends with %llu",
+				     names[n], i, (unsigned long long)ends[i]);
+			cr_assert_geq(deepest[i], 3, "%s: vCPU %u", names[n], i);
+		}
+		view_test_deinit(&test);
+	}
+	cr_assert_gt(kernel_vcpus, 0);
+}
+
+/* By pid, by tid, by name: what is not wanted is counted and not in the data. */
+Test(guest_view, a_filter_lets_through_the_task_asked_for, .timeout = 120)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	struct linux_task truth[IMAGE_CPUS];
+	struct prepared_image image;
+	uint64_t wanted = 0;
+	const char *name;
+
+	image_list(names);
+	cr_assert(prepared_image_init(&image, names[0]));
+	find_truth(&image, truth);
+	for (unsigned i = 0; i < image.image.cpu_count; i++)
+		if (!truth[i].idle)
+			wanted = (uint64_t)truth[i].pid, name = truth[i].name;
+	prepared_image_deinit(&image);
+	cr_assert_neq(wanted, 0, "%s: no program runs", names[0]);
+	for (int way = 0; way < 4; way++) {
+		gp_sampler_config_t config = whole;
+		const uint64_t nobody = 4000000;
+		struct view_test test;
+		struct fxt_reader reader;
+		struct fxt_record record;
+		uint64_t seen = 0, filtered = 0;
+
+		config.processes = way == 0 ? &wanted : way == 3 ? &nobody : NULL;
+		config.process_count = way == 0 || way == 3;
+		config.threads = way == 1 ? &wanted : NULL;
+		config.thread_count = way == 1;
+		config.names = way == 2 ? &name : NULL;
+		config.name_count = way == 2;
+		view_test_init(&test, names[0], &config);
+		learn(&test);
+		stop_and_read(&test);
+		for (unsigned i = 0; i < test.fake.count; i++) {
+			gp_sampler_totals_t totals;
+
+			gp_sampler_totals(test.session, i, &totals);
+			cr_assert_eq(totals.ticks, totals.full + totals.partial + totals.dropped +
+							   totals.filtered);
+			filtered += totals.filtered;
+		}
+		cr_assert_gt(filtered, 0);
+		cr_assert_eq(fxt_reader_init(&reader, test.bytes, test.size, NULL), GP_OK);
+		while (fxt_reader_next(&reader, &record)) {
+			struct fxt_sample sample;
+
+			if (record.kind != FXT_KIND_BLOB ||
+			    fxt_sample_decode(&record.blob, &sample) ||
+			    !(sample.flags & FXT_SAMPLE_STACK))
+				continue;
+			cr_assert_eq(sample.process, wanted);
+			seen++;
+		}
+		fxt_reader_deinit(&reader);
+		cr_assert_eq(seen > 0, way != 3);
+		view_test_deinit(&test);
+	}
+}
+
+/* Published knowledge is exchanged while captures use it. */
+Test(guest_view, learning_again_and_again_while_vcpus_stop, .timeout = 120)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	gp_sampler_config_t config = whole;
+	struct view_test test;
+	struct guest_view *view;
+
+	image_list(names);
+	config.period_ns = 200000;
+	config.ring_bytes = 4 << 20;
+	view_test_init(&test, names[0], &config);
+	learn(&test);
+	view = guest_view_of(&test.fake.target);
+	for (int i = 0; i < 5; i++) {
+		view->settled = false; /* as if boot had just gone on: prepare anew */
+		cr_assert_eq(gp_sampler_learn_guest(test.session, 0, NULL, 0), GP_OK);
+		wait_for_stop(&test);
+	}
+	stop_and_read(&test);
+	view_test_deinit(&test);
+}
