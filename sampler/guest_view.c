@@ -11,7 +11,7 @@
 #define FIRST_WAIT_NS (NS_PER_SECOND / 2)
 #define LONGEST_WAIT_NS (8 * NS_PER_SECOND)
 /* Modules come in crowds while a system boots: one look takes them all. */
-#define MODULES_INTERVAL_NS (NS_PER_SECOND / 2)
+#define MODULES_INTERVAL_NS (NS_PER_SECOND / 5)
 
 static uint64_t monotonic_ns(void)
 {
@@ -232,8 +232,9 @@ static void publish_knowledge(struct guest_view *view)
 
 /* The kernel's page tables and per-CPU areas move once, early in boot. Whoever captures uses a copy
  * of the layout. Without a layout nothing says when boot is over: then never. */
-static void settle_tasks(struct guest_view *view)
+static void settle(struct guest_view *view)
 {
+	view->module_layout.space = view->kernel.space;
 	if (!view->tasks_known)
 		return;
 	view->tasks.space = view->kernel.space;
@@ -266,7 +267,7 @@ static void put_off(struct guest_view *view)
 gp_status_t guest_view_learn(struct guest_view *view, const struct guest_cpu *cpus,
 			     const bool *known, unsigned count, struct error *error)
 {
-	bool first, changed;
+	bool first, changed = false;
 
 	pthread_mutex_lock(&view->learning);
 	if (!view->symbols_read) {
@@ -284,15 +285,15 @@ gp_status_t guest_view_learn(struct guest_view *view, const struct guest_cpu *cp
 	if (first && !find_kernel(view, cpus, known, count))
 		goto out;
 	read_types(view);
-	changed = read_modules(view, first);
 	if (!view->settled) {
 		/* Too early in boot: what was prepared is about to change. */
 		uint64_t root = view->kernel.space.root;
 
 		find_kernel(view, cpus, known, count);
-		settle_tasks(view);
-		changed = changed || view->settled || view->kernel.space.root != root;
+		settle(view);
+		changed = view->settled || view->kernel.space.root != root;
 	}
+	changed = read_modules(view, first) || changed;
 	if (first || changed)
 		publish_knowledge(view);
 out:

@@ -25,7 +25,8 @@ struct counts {
 	uint64_t told;
 	uint64_t without_stack; /* running, and yet no address at all */
 	uint64_t modules;       /* leaves in kernel mode in a module */
-	uint64_t kernel;        /* leaves in kernel mode at addresses of the kernel itself */
+	uint64_t modules_named;
+	uint64_t kernel; /* leaves in kernel mode at addresses of the kernel itself */
 	uint64_t kernel_named;
 	uint64_t low; /* leaves in kernel mode at other addresses: the startup code */
 	uint64_t low_named;
@@ -33,7 +34,28 @@ struct counts {
 	uint64_t user_named;
 	uint64_t root; /* stacks that ended at the root */
 	uint64_t walked;
+	/* Of running vCPUs, once there is a process to run. */
+	uint64_t settled;
+	uint64_t settled_identified; /* says which task */
+	uint64_t settled_kernel;     /* in kernel mode */
+	uint64_t settled_whole;      /* of them: to the thread's start, or on into its program */
+	uint64_t settled_names;      /* of them: the leaf has a name */
 };
+
+static void see_settled(const struct fxt_sample *sample, uint64_t ticks, bool named,
+			struct counts *counts)
+{
+	if (!counts->settled && !(sample->flags & FXT_SAMPLE_PROCESS && sample->process))
+		return;
+	counts->settled += ticks;
+	counts->settled_identified += sample->flags & FXT_SAMPLE_THREAD ? ticks : 0;
+	if (sample->mode != FXT_MODE_GUEST_KERNEL)
+		return;
+	counts->settled_kernel += ticks;
+	if (sample->stack_end == FXT_STACK_END_ROOT || sample->flags & FXT_SAMPLE_KERNEL_FRAMES)
+		counts->settled_whole += ticks;
+	counts->settled_names += named ? ticks : 0;
+}
 
 static void see_claims(const struct trace *trace, struct counts *counts)
 {
@@ -72,11 +94,13 @@ static void see_samples(struct trace *trace, struct counts *counts)
 		counts->walked += ticks;
 		counts->root += sample.stack_end == FXT_STACK_END_ROOT ? ticks : 0;
 		named = trace_find_symbol(trace, &sample, 0) != NULL;
+		see_settled(&sample, ticks, named, counts);
 		if (sample.mode == FXT_MODE_GUEST_USER) {
 			counts->user += ticks;
 			counts->user_named += named ? ticks : 0;
 		} else if (sample.stack[0] >= MODULES_START) {
 			counts->modules += ticks;
+			counts->modules_named += named ? ticks : 0;
 		} else if (sample.stack[0] >= KERNEL_HALF) {
 			counts->kernel += ticks;
 			counts->kernel_named += named ? ticks : 0;
@@ -104,7 +128,12 @@ static void print_counts(struct trace *trace)
 	printf("told %" PRIu64 "\nwithout_stack %" PRIu64 "\nwalked %" PRIu64 "\nroot %" PRIu64
 	       "\n",
 	       counts.told, counts.without_stack, counts.walked, counts.root);
-	printf("modules %" PRIu64 "\n", counts.modules);
+	printf("modules %" PRIu64 "\nmodules_named %" PRIu64 "\n", counts.modules,
+	       counts.modules_named);
+	printf("settled %" PRIu64 "\nsettled_identified %" PRIu64 "\nsettled_kernel %" PRIu64
+	       "\nsettled_whole %" PRIu64 "\nsettled_names %" PRIu64 "\n",
+	       counts.settled, counts.settled_identified, counts.settled_kernel,
+	       counts.settled_whole, counts.settled_names);
 	printf("kernel %" PRIu64 "\nkernel_named %" PRIu64 "\nlow %" PRIu64 "\nlow_named %" PRIu64
 	       "\nuser %" PRIu64 "\nuser_named %" PRIu64 "\n",
 	       counts.kernel, counts.kernel_named, counts.low, counts.low_named, counts.user,

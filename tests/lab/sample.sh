@@ -59,6 +59,11 @@ word() {
 	sed -n "s/^$2 //p" "$work/$1.inspected"
 }
 
+# per_mille PART WHOLE
+per_mille() {
+	echo $(($1 * 1000 / ($2 ? $2 : 1)))
+}
+
 # own_names NAME: kernel symbols of the trace, how many of them the guest's kernel knows
 own_names() {
 	tr -d '\0' <"$work/kallsyms-$1" >"$work/kallsyms"
@@ -125,12 +130,19 @@ for name in 6.1 6.1-cloud 6.12 6.12-cloud; do
 	at_least "$name: next to nothing ran without an address" \
 		"$(word $name walked)" "$(($(word $name without_stack) * 1000))" $name
 	at_least "$name: samples in the kernel" "$(word $name kernel)" 200 $name
-	at_least "$name: 97 % of them have a name, modules aside" \
-		"$(($(word $name kernel_named) * 1000 / ($(word $name kernel) + 1)))" 970 $name
 	# Not the few instructions with which another CPU leaves real mode.
 	at_least "$name: samples in its startup code" "$(word $name low)" 20 $name
-	at_least "$name: 94 % of them have a name" \
-		"$(($(word $name low_named) * 1000 / ($(word $name low) + 1)))" 940 $name
+	at_least "$name: from power-on, 97 % of all in the kernel have a name" \
+		"$(per_mille "$(($(word $name kernel_named) + $(word $name low_named) + \
+			$(word $name modules_named)))" "$(($(word $name kernel) + \
+			$(word $name low) + $(word $name modules)))")" 970 $name
+	at_least "$name: samples in the kernel, once programs run" "$(word $name settled_kernel)" 50 $name
+	at_least "$name: 99.9 % of them have a name" \
+		"$(per_mille "$(word $name settled_names)" "$(word $name settled_kernel)")" 999 $name
+	at_least "$name: 99 % of their stacks are whole" \
+		"$(per_mille "$(word $name settled_whole)" "$(word $name settled_kernel)")" 990 $name
+	at_least "$name: 99 % of all samples then say which task" \
+		"$(per_mille "$(word $name settled_identified)" "$(word $name settled)")" 990 $name
 	holds "$name: the report names the kernel" $name report \
 		"# guest:    Linux version $(cat "$parts/kernels/$name/version") "
 	is "$name: with KASLR, every kernel symbol is one of the kernel's own list" \
