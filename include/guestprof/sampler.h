@@ -96,8 +96,8 @@ typedef struct gp_sampler_totals {
 /* Opens a session on `target`. `options` must be 0. Memory is mapped, touched and locked now, so
  * that nothing is allocated later.
  * GP_ERR_INVALID_ARGS: options, or config outside its limits. GP_ERR_ALREADY_EXISTS: another
- * session is exclusive, or this one wants to be and there are others. GP_ERR_NOT_SUPPORTED: a
- * filter this target cannot apply. GP_ERR_NO_MEMORY, GP_ERR_NO_RESOURCES (8 sessions per target).
+ * session is exclusive, or this one wants to be and there are others. GP_ERR_NO_MEMORY,
+ * GP_ERR_NO_RESOURCES (8 sessions per target).
  * `*out` is set on GP_OK only. */
 GP_EXPORT gp_status_t gp_sampler_create(gp_target_t *target, uint32_t options,
 					const gp_sampler_config_t *config, gp_sampler_t **out);
