@@ -41,14 +41,19 @@ record() {
 	# shellcheck disable=SC2086 # two words
 	$run record -k "$parts/$kernel/vmlinuz" -i "$parts/initramfs.gz" \
 		-F "${FREQUENCY-1000}" -c "${CPUS-2}" -m 512M \
-		--symbols "$parts/initramfs.gz.workload" \
+		--symbols "$parts/initramfs.gz.workload" --timeout 150 \
 		-p "console=ttyS0 quiet panic=-1" -o demo/boot.fxt </dev/null >"$console" || code=$?
 }
 record
-if [ "$code" = 11 ] && [ "$run" != "$guestprof" ]; then
-	echo "demo: a triple fault, as happens in the lab now and then (docs/booting.md): once more" >&2
+# The lab's emulated SVM goes wrong now and then (docs/booting.md): a triple fault, a guest that hangs
+# until the time is over, or the lab's own kernel that crashes.
+case $run,$code in
+"$guestprof lab",11 | "$guestprof lab",14 | "$guestprof lab",125)
+	echo "demo: it ended with exit code $code, as happens in the lab now and then" \
+		"(docs/booting.md): once more" >&2
 	record
-fi
+	;;
+esac
 if [ "$code" != 0 ]; then
 	tail -n 20 "$console" >&2
 	echo "demo: guestprof record ended with exit code $code" >&2
