@@ -195,6 +195,20 @@ gp_status_t linux_stack_create(const struct guest_memory *memory, const struct l
 	return GP_OK;
 }
 
+gp_status_t linux_stack_create_from(const struct linux_stack *base, struct linux_stack **out,
+				    struct error *error)
+{
+	struct linux_stack *stack = malloc(sizeof(*stack));
+
+	if (!stack)
+		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the kernel's stacks");
+	*stack = *base;
+	stack->unwind.source = &stack->source;
+	stack->orc = orc_borrow(&base->orc);
+	*out = stack;
+	return GP_OK;
+}
+
 void linux_stack_destroy(struct linux_stack *stack)
 {
 	if (!stack)

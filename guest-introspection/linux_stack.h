@@ -31,6 +31,11 @@ gp_status_t linux_stack_create(const struct guest_memory *memory, const struct l
 			       const struct symbol_table *symbols, struct linux_stack **out,
 			       struct error *note, struct error *error);
 
+/* One with what `base` knows of the kernel and none of its modules, to which those that are loaded
+ * now are added: cheap, because the kernel's tables are used by both. `base` must live longer. */
+gp_status_t linux_stack_create_from(const struct linux_stack *base, struct linux_stack **out,
+				    struct error *error);
+
 /* NULL is ignored. Nobody may unwind with it any more. */
 void linux_stack_destroy(struct linux_stack *stack);
 
@@ -40,8 +45,8 @@ const struct unwind_kernel *linux_stack_unwind_kernel(const struct linux_stack *
 /* Whether there are ORC tables, and what they are. */
 const struct orc *linux_stack_orc(const struct linux_stack *stack);
 
-/* Adds a module's tables. Nobody may unwind meanwhile: for modules that are loaded later, prepare
- * anew and exchange the two. Errors as orc_add_module(); GP_ERR_NOT_FOUND without ORC. */
+/* Adds a module's tables. Nobody may unwind meanwhile: for modules that are loaded later, make
+ * another one and exchange the two. Errors as orc_add_module(); GP_ERR_NOT_FOUND without ORC. */
 gp_status_t linux_stack_add_module(struct linux_stack *stack, const struct guest_memory *memory,
 				   const struct orc_module *module, struct error *error);
 

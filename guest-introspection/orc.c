@@ -28,7 +28,8 @@ static void table_deinit(struct orc_table *table)
 
 void orc_deinit(struct orc *orc)
 {
-	table_deinit(&orc->kernel);
+	if (!orc->kernel_is_borrowed)
+		table_deinit(&orc->kernel);
 	for (size_t i = 0; i < orc->module_count; i++)
 		table_deinit(&orc->modules[i]);
 	free(orc->modules);

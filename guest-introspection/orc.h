@@ -80,6 +80,7 @@ struct orc_table {
 struct orc {
 	enum orc_format format;
 	struct orc_table kernel;
+	bool kernel_is_borrowed;   /* from another struct orc, which must live longer */
 	struct orc_table *modules; /* sorted by start, disjoint */
 	size_t module_count;
 	size_t module_capacity;
@@ -91,6 +92,13 @@ static inline void orc_init(struct orc *orc)
 }
 
 void orc_deinit(struct orc *orc);
+
+/* The kernel's tables of `from`, and no module's: nothing is copied. */
+static inline struct orc orc_borrow(const struct orc *from)
+{
+	return (struct orc){
+		.format = from->format, .kernel = from->kernel, .kernel_is_borrowed = true};
+}
 
 /* Reads the kernel's own tables, whose bounds are symbols. `space` are its page tables.
  * GP_ERR_NOT_FOUND: it has none (CONFIG_UNWINDER_FRAME_POINTER). GP_ERR_NOT_SUPPORTED: they are

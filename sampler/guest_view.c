@@ -11,7 +11,7 @@
 #define FIRST_WAIT_NS (NS_PER_SECOND / 2)
 #define LONGEST_WAIT_NS (8 * NS_PER_SECOND)
 /* Modules come in crowds while a system boots: one look takes them all. */
-#define MODULES_INTERVAL_NS (NS_PER_SECOND / 5)
+#define MODULES_INTERVAL_NS (NS_PER_SECOND / 10)
 
 static uint64_t monotonic_ns(void)
 {
@@ -66,6 +66,7 @@ void guest_view_destroy(struct guest_view *view)
 		return;
 	if (atomic_load(&view->target->view) == view)
 		knowledge_destroy(atomic_exchange(&view->target->knowledge, NULL));
+	linux_stack_destroy(view->base);
 	symbol_table_deinit(&view->symbols);
 	modules_clear(&view->modules);
 	modules_clear(&view->modules_before);
@@ -191,23 +192,40 @@ static bool read_modules(struct guest_view *view, bool now)
 	return true;
 }
 
+/* The kernel's own part of what stacks need, which takes long to read: once for the page tables of
+ * early boot, once for those that stay. The one before is still in use. */
+static struct linux_stack *replace_base(struct guest_view *view)
+{
+	struct linux_stack *before = view->base;
+	struct error note = {0}, error = {0};
+
+	view->base = NULL;
+	if (linux_stack_create(view->memory, &view->kernel, &view->symbols, &view->base, &note,
+			       &error))
+		note = error;
+	guest_view_lock(view);
+	view->no_stack = note;
+	guest_view_unlock(view);
+	return before;
+}
+
 /* Makes and publishes what capture uses. */
 static void publish_knowledge(struct guest_view *view)
 {
 	struct guest_knowledge *next =
 		calloc(1, sizeof(*next) + view->vcpu_count * sizeof(*next->remembered));
-	struct error note = {0}, error = {0};
+	struct error error = {0};
 
-	if (!next)
+	/* Nothing rather than what is built upon a base that goes. */
+	if (!next) {
+		publish(view, NULL);
 		return;
+	}
 	next->vcpu_count = view->vcpu_count;
 	next->tasks_known = view->tasks_known;
 	next->tasks = view->tasks;
-	if (linux_stack_create(view->memory, &view->kernel, &view->symbols, &next->stack, &note,
-			       &error)) {
-		note = error;
-		next->stack = NULL;
-	}
+	if (view->base)
+		linux_stack_create_from(view->base, &next->stack, &error);
 	for (size_t i = 0; next->stack && view->modules.known && i < view->modules.list.count;
 	     i++) {
 		const struct linux_module *module = &view->modules.list.modules[i];
@@ -224,9 +242,6 @@ static void publish_knowledge(struct guest_view *view)
 				       &error);
 	}
 	next->unwind = next->stack ? linux_stack_unwind_kernel(next->stack) : NULL;
-	guest_view_lock(view);
-	view->no_stack = note;
-	guest_view_unlock(view);
 	publish(view, next);
 }
 
@@ -267,6 +282,7 @@ static void put_off(struct guest_view *view)
 gp_status_t guest_view_learn(struct guest_view *view, const struct guest_cpu *cpus,
 			     const bool *known, unsigned count, struct error *error)
 {
+	struct linux_stack *before = NULL;
 	bool first, changed = false;
 
 	pthread_mutex_lock(&view->learning);
@@ -293,9 +309,13 @@ gp_status_t guest_view_learn(struct guest_view *view, const struct guest_cpu *cp
 		settle(view);
 		changed = view->settled || view->kernel.space.root != root;
 	}
+	if (first || changed)
+		before = replace_base(view);
 	changed = read_modules(view, first) || changed;
 	if (first || changed)
 		publish_knowledge(view);
+	/* What was published from it is gone. */
+	linux_stack_destroy(before);
 out:
 	pthread_mutex_unlock(&view->learning);
 	return missing(view, error);

@@ -62,6 +62,7 @@ struct guest_view {
 	bool settled; /* boot does not change any more what was learned */
 	struct linux_task_layout tasks;
 	struct linux_module_layout module_layout;
+	struct linux_stack *base; /* without modules: what the published ones are made from */
 
 	/* Held for a short time to look at or to exchange what follows: guest_view_lock(). */
 	pthread_mutex_t lock;
