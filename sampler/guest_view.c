@@ -9,9 +9,11 @@
 
 #define NS_PER_SECOND UINT64_C(1000000000)
 #define FIRST_WAIT_NS (NS_PER_SECOND / 2)
+#define STEP_INTERVAL_NS (NS_PER_SECOND / 12)
 #define LONGEST_WAIT_NS (8 * NS_PER_SECOND)
-/* Modules come in crowds while a system boots: one look takes them all. */
-#define MODULES_INTERVAL_NS (NS_PER_SECOND / 10)
+/* Modules come in crowds while a system boots, and stacks through a new one end at it until its
+ * tables are read: at once, but for no more than one part in so many of a CPU. */
+#define MODULES_SHARE 4
 
 static uint64_t monotonic_ns(void)
 {
@@ -171,16 +173,17 @@ static void read_types(struct guest_view *view)
 static bool read_modules(struct guest_view *view, bool now)
 {
 	struct guest_modules next = {0};
+	uint64_t begin = monotonic_ns();
 	struct error error;
 	gp_status_t status;
 
-	if (!view->layout_known || (!now && monotonic_ns() < view->next_modules_ns))
+	if (!view->layout_known || (!now && begin < view->next_modules_ns))
 		return false;
-	view->next_modules_ns = monotonic_ns() + MODULES_INTERVAL_NS;
 	if (view->modules.known &&
 	    !linux_modules_changed(&view->module_layout, view->memory, &view->modules.list.stamp))
 		return false;
 	status = linux_modules_read(&view->module_layout, view->memory, &next.list, &error);
+	view->next_modules_ns = begin + (monotonic_ns() - begin) * MODULES_SHARE;
 	if (status && status != GP_ERR_IO_DATA_INTEGRITY)
 		return false;
 	next.known = true;
@@ -286,6 +289,9 @@ gp_status_t guest_view_learn(struct guest_view *view, const struct guest_cpu *cp
 	bool first, changed = false;
 
 	pthread_mutex_lock(&view->learning);
+	if (!view->settled && monotonic_ns() < view->next_step_ns)
+		goto out;
+	view->next_step_ns = monotonic_ns() + STEP_INTERVAL_NS;
 	if (!view->symbols_read) {
 		/* The page tables that boot uses go away: look anew each time. */
 		if (!find_kernel(view, cpus, known, count))

@@ -53,7 +53,8 @@ struct guest_view {
 
 	/* Held by learners among themselves, for as long as a step takes. */
 	pthread_mutex_t learning;
-	uint64_t next_try_ns; /* CLOCK_MONOTONIC; a step that failed is not tried again before */
+	uint64_t next_step_ns; /* CLOCK_MONOTONIC; not before, as long as boot goes on */
+	uint64_t next_try_ns;  /* a step that failed is not tried again before */
 	uint64_t wait_ns;
 	uint64_t next_modules_ns;
 	bool types_tried;

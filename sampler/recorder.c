@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define DRAIN_MILLISECONDS 50
-#define LEARN_MILLISECONDS 100
+#define LEARN_MILLISECONDS 20 /* so soon are modules that come known */
 /* New addresses become rare; a killed recorder leaves so much of them without names. */
 #define NAME_INTERVAL_NS UINT64_C(1000000000)
 

@@ -128,12 +128,12 @@ GP_EXPORT gp_status_t gp_sampler_totals(const gp_sampler_t *sampler, uint32_t vc
 /* Looks at the memory of a running guest for what makes its samples say more: which process and
  * thread a vCPU runs, and how the stacks of a kernel without frame pointers are followed. `options`
  * must be 0. Nothing is asked of the guest and nothing is needed from outside; so far Linux is
- * known. To be called again and again (every 100 ms, say) while the guest runs, by one thread that
- * nothing waits for: mostly cheap, but some steps take tens of milliseconds. Allocates. What one
- * session of a target has learned serves all.
- * GP_OK: all that can be learned is (later calls see to modules that come and go). Otherwise `why`
- * (NULL with `size` 0: not wanted) says in one line what is missing so far: GP_ERR_NOT_FOUND, no
- * Linux kernel (yet) or it carries no symbols or types; GP_ERR_NO_MEMORY; and others. */
+ * known. To be called again and again (every 20 to 100 ms, say) while the guest runs, by one thread
+ * that nothing waits for: mostly cheap, but some steps take tens of milliseconds. Allocates. What
+ * one session of a target has learned serves all. GP_OK: all that can be learned is (later calls
+ * see to modules that come and go). Otherwise `why` (NULL with `size` 0: not wanted) says in one
+ * line what is missing so far: GP_ERR_NOT_FOUND, no Linux kernel (yet) or it carries no symbols or
+ * types; GP_ERR_NO_MEMORY; and others. */
 GP_EXPORT gp_status_t gp_sampler_learn_guest(gp_sampler_t *sampler, uint32_t options, char *why,
 					     size_t size);
 
