@@ -172,7 +172,7 @@ static void print_stack_table(FILE *to, const struct tables *tables, const struc
 }
 
 static void print_samples(FILE *to, const struct tables *tables, const struct series *series,
-			  uint64_t first_ns)
+			  uint64_t first_ns, uint64_t period_ns)
 {
 	fprintf(to, ",\"samples\":{\"length\":%zu,\"stack\":[", series->count);
 	for (size_t i = 0; i < series->count; i++)
@@ -187,6 +187,11 @@ static void print_samples(FILE *to, const struct tables *tables, const struct se
 	fputs("],\"weight\":[", to);
 	for (size_t i = 0; i < series->count; i++)
 		fprintf(to, "%s%u", i ? "," : "", series->samples[i].ticks);
+	/* So that it is known how much each thread ran. */
+	fputs("],\"threadCPUDelta\":[", to);
+	for (size_t i = 0; i < series->count; i++)
+		fprintf(to, "%s%llu", i ? "," : "",
+			(unsigned long long)(series->samples[i].ticks * period_ns));
 	fputs("],\"weightType\":\"samples\"}", to);
 }
 
@@ -201,7 +206,7 @@ static void print_thread(FILE *to, const struct export *export, const struct ser
 	putc('{', to);
 	print_frame_tables(to, tables, export->frames);
 	print_stack_table(to, tables, &set->tree);
-	print_samples(to, tables, series, first_ns);
+	print_samples(to, tables, series, first_ns, export_period_ns(export));
 	fputs(",\"markers\":{\"length\":0,\"category\":[],\"data\":[],\"endTime\":[],\"name\":[],"
 	      "\"phase\":[],\"startTime\":[]},\"nativeSymbols\":{\"length\":0,\"address\":[],"
 	      "\"functionSize\":[],\"libIndex\":[],\"name\":[]},\"resourceTable\":{\"length\":0,"
