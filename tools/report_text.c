@@ -147,10 +147,15 @@ static void write_table(const struct report *report, FILE *to)
 
 static void write_tree(const struct report *report, FILE *to)
 {
+	bool callers = report->shape == REPORT_CALLERS;
 	struct report_walk walk;
 	size_t shown = 0;
 
-	fprintf(to, "#\n#  total      self   samples  %s\n", report->column);
+	/* Turned round, what ends at a node is what came from a thread's first function: no figure
+	 * of its own. */
+	fprintf(to,
+		callers ? "#\n#  share   samples  %s\n" : "#\n#  total      self   samples  %s\n",
+		report->column);
 	report_walk_begin(&walk, report);
 	while (report_walk_next(&walk)) {
 		const struct call_tree_node *node = &report->tree.nodes[walk.node];
@@ -161,7 +166,8 @@ static void write_tree(const struct report *report, FILE *to)
 		}
 		shown++;
 		print_percent(report, to, node->total);
-		print_percent(report, to, node->self);
+		if (!callers)
+			print_percent(report, to, node->self);
 		fprintf(to, "%8llu  %*s%s", (unsigned long long)node->total,
 			(int)walk.indents[walk.depth], "", walk.branch ? "+ " : "  ");
 		text_print_frame(to, &report->frames.entries[node->frame]);
