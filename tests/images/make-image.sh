@@ -2,7 +2,8 @@
 # Makes the memory images that tests of introspection and the benchmark read.
 #
 #   tests/images/make-image.sh              all images of the list below that are missing
-#   tests/images/make-image.sh NAME...      these of them
+#   tests/images/make-image.sh NAME...      these of them, anew
+#   tests/images/make-image.sh --missing NAME...   these of them that are missing
 #
 # Each boots a stock Debian kernel in plain QEMU (software emulation, no KVM needed), takes
 # /proc/kallsyms as root for the truth, stops all vCPUs and saves to build/images/NAME:
@@ -322,12 +323,16 @@ WORK=$PWD/$WORK
 QEMU_PID=
 trap '[ -z "${QEMU_PID:-}" ] || kill "$QEMU_PID" 2>/dev/null; rm -rf "$WORK"' EXIT
 make_initramfs
+missing=
+if [ $# -eq 0 ] || [ "$1" = --missing ]; then
+	missing=yes
+	shift $(($# > 0))
+fi
 while IFS='|' read -r name meta cpu append <&3; do
 	[ -n "$name" ] || continue
 	if [ $# -gt 0 ]; then
 		case " $* " in *" $name "*) ;; *) continue ;; esac
-	elif [ -e "$IMAGES/$name/kallsyms" ]; then
-		continue
 	fi
+	[ -z "$missing" ] || [ ! -e "$IMAGES/$name/kallsyms" ] || continue
 	make_image "$name" "$meta" "$cpu" "$append"
 done 3<<<"$LIST"
