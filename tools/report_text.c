@@ -3,7 +3,6 @@
 
 #include "profile/text.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* As perf colours its percentages. */
@@ -186,26 +185,6 @@ void report_write_text(const struct report *report, FILE *to)
 		write_tree(report, to);
 }
 
-/* What would be markup in a cell of a table. */
-static void print_cell(const struct report *report, FILE *to, uint32_t frame)
-{
-	const struct frame *entry = &report->frames.entries[frame];
-	char *text = NULL;
-	size_t size = 0;
-	FILE *buffer = open_memstream(&text, &size);
-
-	if (!buffer)
-		return;
-	text_print_frame(buffer, entry);
-	if (!fclose(buffer))
-		for (size_t i = 0; i < size; i++) {
-			if (strchr("|`*_<>[]\\&~#", text[i]))
-				putc('\\', to);
-			putc(text[i], to);
-		}
-	free(text);
-}
-
 static void markdown_fact(FILE *to, const char *label, const char *text)
 {
 	if (!*text)
@@ -253,7 +232,7 @@ void report_write_markdown(const struct report *report, FILE *to)
 		if (!report->by_owner)
 			fprintf(to, " %.2f %% |", report_percent(row->total, report->whole));
 		fprintf(to, " %llu | ", (unsigned long long)row->self);
-		print_cell(report, to, row->frame);
+		text_print_markdown(to, &report->frames.entries[row->frame]);
 		fputs(" |\n", to);
 	}
 	if (shown < report->table.count)
