@@ -432,7 +432,12 @@ bool trace_frame_is_user(const struct fxt_sample *sample, size_t frame)
 {
 	if (sample->mode == FXT_MODE_GUEST_USER)
 		return true;
-	return (sample->flags & FXT_SAMPLE_KERNEL_FRAMES) && frame >= sample->kernel_frames;
+	if (sample->flags & FXT_SAMPLE_KERNEL_FRAMES)
+		return frame >= sample->kernel_frames;
+	/* Work for the vCPU does not say whose code asked for it. A kernel that has tasks runs in
+	 * its own half. */
+	return sample->mode != FXT_MODE_GUEST_KERNEL && (sample->flags & FXT_SAMPLE_PROCESS) &&
+	       sample->stack[frame] < GUEST_KERNEL_HALF;
 }
 
 uint64_t trace_frame_address(const struct fxt_sample *sample, size_t frame)
