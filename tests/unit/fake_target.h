@@ -36,6 +36,9 @@ struct fake_target {
 	struct guest_memory memory;
 	unsigned count;
 	bool in_guest; /* what a kick answers */
+	/* A guest that stands still: its memory, and the registers of as many vCPUs. NULL: none. */
+	const struct guest_memory *image;
+	const struct guest_cpu *cpus;
 	struct fake_vcpu vcpus[FAKE_VCPUS_MAX];
 };
 
@@ -72,7 +75,9 @@ static inline bool fake_read(const struct guest_memory *memory, gpa_t address, v
 
 static inline const struct guest_memory *fake_memory(const struct sampler_target *target)
 {
-	return &fake_of(target)->memory;
+	const struct fake_target *fake = fake_of(target);
+
+	return fake->image ? fake->image : &fake->memory;
 }
 
 static const struct sampler_target_ops fake_ops = {
@@ -97,7 +102,8 @@ static inline void *fake_run(void *argument)
 			continue;
 		cpu.rip++;
 		atomic_fetch_add(&vcpu->stops, 1);
-		sampler_capture(&vcpu->target->target, vcpu->index, &cpu);
+		sampler_capture(&vcpu->target->target, vcpu->index,
+				vcpu->target->cpus ? &vcpu->target->cpus[vcpu->index] : &cpu);
 	}
 	sampler_vcpu_ended(&vcpu->target->target, vcpu->index);
 	atomic_store(&vcpu->thread_id, 0);
