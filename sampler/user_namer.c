@@ -287,7 +287,7 @@ static void see_address(struct user_namer *namer, struct generation *generation,
 {
 	size_t place, before = generation->addresses.count;
 
-	if (!address || generation->nameless || namer->address_count >= USER_ADDRESSES_MAX ||
+	if (!address || generation->nameless || before >= USER_PROGRAM_ADDRESSES_MAX ||
 	    !address_set_place(&generation->addresses, address, &place) ||
 	    generation->addresses.count == before)
 		return;
@@ -315,6 +315,8 @@ bool user_namer_see_sample(struct user_namer *namer, const struct fxt_sample *sa
 	if (!is_of_a_program(sample) || first >= sample->depth)
 		return false;
 	pthread_mutex_lock(&namer->lock);
+	if (namer->address_count >= USER_ADDRESSES_MAX)
+		forget_oldest(namer);
 	process = find_process(namer, sample->process);
 	if (!process)
 		process = add_process(namer, sample->process);

@@ -31,10 +31,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define USER_PROCESSES_MAX 8192u            /* then the one not sampled for longest is forgotten */
-#define USER_GENERATIONS_MAX 64u            /* of a process; then its samples are not looked at */
-#define USER_ADDRESSES_MAX (1u << 20)       /* of all generations remembered */
-#define USER_OUTPUT_MAX (UINT64_C(4) << 20) /* words that wait for user_namer_write() */
+#define USER_PROCESSES_MAX 8192u /* then the one not sampled for longest is forgotten */
+#define USER_GENERATIONS_MAX 64u /* of a process; then its samples are not looked at */
+#define USER_PROGRAM_ADDRESSES_MAX (1u << 16) /* of a generation; others are not looked at */
+#define USER_ADDRESSES_MAX (1u << 20)         /* of all generations remembered */
+#define USER_OUTPUT_MAX (UINT64_C(4) << 20)   /* words that wait for user_namer_write() */
 
 struct user_namer;
 
