@@ -114,15 +114,16 @@ enum fxt_profiler_type {
 /* The string table that fxt_write_preamble() writes. Everything that encodes with these
  * indices (samples, drop records, metadata) needs the preamble in front of it. */
 enum fxt_string_index {
-	FXT_STRING_KERNEL_META = 1, /* "kernel:meta" */
-	FXT_STRING_DROP_STATS = 2,  /* "drop_stats" */
-	FXT_STRING_NUM_RECORDS = 3, /* "num_records" */
-	FXT_STRING_NUM_BYTES = 4,   /* "num_bytes" */
-	FXT_STRING_SAMPLE = 5,      /* "guestprof.sample", the stream of sample blobs */
-	FXT_STRING_SYMBOLS = 6,     /* "guestprof.symbols", the stream of symbol blobs */
-	FXT_STRING_GUESTPROF = 7,   /* "guestprof", the category of our metadata events */
-	FXT_STRING_PROCESS = 8,     /* "process", the argument of thread objects */
-	FXT_STRING_FIRST_FREE = 64, /* from here on an index belongs to the one who writes it */
+	FXT_STRING_KERNEL_META = 1,     /* "kernel:meta" */
+	FXT_STRING_DROP_STATS = 2,      /* "drop_stats" */
+	FXT_STRING_NUM_RECORDS = 3,     /* "num_records" */
+	FXT_STRING_NUM_BYTES = 4,       /* "num_bytes" */
+	FXT_STRING_SAMPLE = 5,          /* "guestprof.sample", the stream of sample blobs */
+	FXT_STRING_SYMBOLS = 6,         /* "guestprof.symbols", the stream of symbol blobs */
+	FXT_STRING_GUESTPROF = 7,       /* "guestprof", the category of our metadata events */
+	FXT_STRING_PROCESS = 8,         /* "process", the argument of thread objects */
+	FXT_STRING_PROCESS_SYMBOLS = 9, /* "guestprof.process_symbols", names within a process */
+	FXT_STRING_FIRST_FREE = 64,     /* from here on an index belongs to the one who writes it */
 };
 
 /* The thread that a vCPU's own events (drop records, totals) are attributed to: a process that no

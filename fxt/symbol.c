@@ -1,11 +1,13 @@
 #include "fxt/symbol.h"
 
 #define ENTRY_WORDS 3 /* without the name */
+#define PROCESS_WORDS 3
 
-size_t fxt_symbols_encode(const struct fxt_symbol *symbols, size_t count, uint64_t *words,
-			  size_t capacity, size_t *taken)
+/* Encodes entries from words[used] on. Returns the words used then. */
+static size_t encode_entries(const struct fxt_symbol *symbols, size_t count, uint64_t *words,
+			     size_t used, size_t capacity, size_t *taken)
 {
-	size_t used = 1, done = 0;
+	size_t done = 0;
 
 	if (capacity > FXT_RECORD_WORDS_MAX)
 		capacity = FXT_RECORD_WORDS_MAX;
@@ -27,11 +29,41 @@ size_t fxt_symbols_encode(const struct fxt_symbol *symbols, size_t count, uint64
 		memcpy(words + used + ENTRY_WORDS, name, name_bytes);
 		used += ENTRY_WORDS + name_words;
 	}
+	*taken = done;
+	return used;
+}
+
+static uint64_t blob_header(enum fxt_string_index name, size_t used)
+{
+	return fxt_header_with_size(fxt_header(FXT_TYPE_BLOB), used) | (uint64_t)name << 16 |
+	       (uint64_t)(used - 1) * 8 << 32 | (uint64_t)FXT_BLOB_DATA << 48;
+}
+
+size_t fxt_symbols_encode(const struct fxt_symbol *symbols, size_t count, uint64_t *words,
+			  size_t capacity, size_t *taken)
+{
+	size_t done, used = encode_entries(symbols, count, words, 1, capacity, &done);
+
 	if (done == 0)
 		return 0;
-	words[0] = fxt_header_with_size(fxt_header(FXT_TYPE_BLOB), used) |
-		   (uint64_t)FXT_STRING_SYMBOLS << 16 | (uint64_t)(used - 1) * 8 << 32 |
-		   (uint64_t)FXT_BLOB_DATA << 48;
+	words[0] = blob_header(FXT_STRING_SYMBOLS, used);
+	*taken = done;
+	return used;
+}
+
+size_t fxt_process_symbols_encode(const struct fxt_process_symbols *process,
+				  const struct fxt_symbol *symbols, size_t count, uint64_t *words,
+				  size_t capacity, size_t *taken)
+{
+	size_t done,
+		used = encode_entries(symbols, count, words, 1 + PROCESS_WORDS, capacity, &done);
+
+	if (capacity < 1 + PROCESS_WORDS || (count && !done))
+		return 0;
+	words[0] = blob_header(FXT_STRING_PROCESS_SYMBOLS, used);
+	words[1] = process->process;
+	words[2] = process->address_space;
+	words[FXT_PROCESS_SYMBOLS_VALID_FROM] = process->valid_from;
 	*taken = done;
 	return used;
 }
@@ -42,6 +74,28 @@ _Static_assert((FXT_RECORD_WORDS_MAX - 1) * 8 <= FXT_STRING_BYTES_MAX,
 bool fxt_blob_is_symbols(const struct fxt_blob *blob)
 {
 	return blob->type == FXT_BLOB_DATA && fxt_string_is(&blob->name, "guestprof.symbols");
+}
+
+bool fxt_blob_is_process_symbols(const struct fxt_blob *blob)
+{
+	return blob->type == FXT_BLOB_DATA &&
+	       fxt_string_is(&blob->name, "guestprof.process_symbols");
+}
+
+bool fxt_process_symbols_decode(const struct fxt_blob *blob, struct fxt_process_symbols *process,
+				struct cursor *entries)
+{
+	struct cursor payload = cursor_over(blob->payload, blob->size);
+	struct fxt_process_symbols result;
+
+	result.process = cursor_u64(&payload);
+	result.address_space = cursor_u64(&payload);
+	result.valid_from = cursor_u64(&payload);
+	if (payload.failed)
+		return false;
+	*process = result;
+	*entries = payload;
+	return true;
 }
 
 bool fxt_symbols_next(struct cursor *entries, struct fxt_symbol *symbol)

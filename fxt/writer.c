@@ -386,10 +386,15 @@ size_t fxt_write_preamble(uint64_t *words, size_t capacity)
 		enum fxt_string_index index;
 		const char *text;
 	} strings[] = {
-		{FXT_STRING_KERNEL_META, "kernel:meta"}, {FXT_STRING_DROP_STATS, "drop_stats"},
-		{FXT_STRING_NUM_RECORDS, "num_records"}, {FXT_STRING_NUM_BYTES, "num_bytes"},
-		{FXT_STRING_SAMPLE, "guestprof.sample"}, {FXT_STRING_SYMBOLS, "guestprof.symbols"},
-		{FXT_STRING_GUESTPROF, "guestprof"},     {FXT_STRING_PROCESS, "process"},
+		{FXT_STRING_KERNEL_META, "kernel:meta"},
+		{FXT_STRING_DROP_STATS, "drop_stats"},
+		{FXT_STRING_NUM_RECORDS, "num_records"},
+		{FXT_STRING_NUM_BYTES, "num_bytes"},
+		{FXT_STRING_SAMPLE, "guestprof.sample"},
+		{FXT_STRING_SYMBOLS, "guestprof.symbols"},
+		{FXT_STRING_GUESTPROF, "guestprof"},
+		{FXT_STRING_PROCESS, "process"},
+		{FXT_STRING_PROCESS_SYMBOLS, "guestprof.process_symbols"},
 	};
 	struct fxt_provider_info info = {.id = FXT_PROVIDER_ID,
 					 .name = fxt_text(FXT_PROVIDER_NAME)};

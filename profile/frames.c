@@ -16,6 +16,7 @@
 /* The frame of an address that was looked up before: most addresses come again and again. */
 struct frames_known {
 	uint64_t address;
+	const struct trace_program *program; /* of a user frame */
 	uint32_t frame;
 	bool filled;
 	bool user;
@@ -177,16 +178,20 @@ uint32_t frames_of_address(struct frames *frames, const struct trace *trace,
 {
 	uint64_t address = trace_frame_address(sample, index);
 	bool user = trace_frame_is_user(sample, index);
-	struct frames_known *known =
-		&frames->known[(address * HASH_MULTIPLIER + user) >> (64 - KNOWN_BITS)];
+	const struct trace_program *program = user ? trace_program_of(trace, sample) : NULL;
+	uint64_t hash =
+		address * HASH_MULTIPLIER +
+		(program ? (uint64_t)(program - trace->programs) + 2 : user) * HASH_MULTIPLIER;
+	struct frames_known *known = &frames->known[hash >> (64 - KNOWN_BITS)];
 
 	if (frames->known_of != trace) {
 		memset(frames->known, 0, sizeof(*known) << KNOWN_BITS);
 		frames->known_of = trace;
 	}
-	if (!known->filled || known->address != address || known->user != user)
-		*known = (struct frames_known){address, look_up(frames, trace, sample, index), true,
-					       user};
+	if (!known->filled || known->address != address || known->user != user ||
+	    known->program != program)
+		*known = (struct frames_known){address, program,
+					       look_up(frames, trace, sample, index), true, user};
 	return known->frame;
 }
 

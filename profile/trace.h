@@ -95,11 +95,25 @@ enum trace_symbol_group {
 	TRACE_SYMBOL_GROUPS,
 };
 
+/* What one program's addresses were called, in one address space of one process, from one time on:
+ * fxt/symbol.h. */
+struct trace_program {
+	struct fxt_process_symbols of;
+	struct trace_symbols functions; /* slices of trace.program_symbols, not to be freed */
+	struct trace_symbols mappings;
+};
+
 struct trace {
 	void *bytes; /* the mapped file */
 	size_t size;
 	struct trace_info info;
 	struct trace_symbols symbols[TRACE_SYMBOL_GROUPS];
+	struct trace_program *programs; /* sorted by process, address space, time */
+	size_t program_count;
+	struct trace_symbol *program_symbols;
+	struct trace_program_entry *program_entries; /* while the file is looked through */
+	size_t program_entry_count;
+	size_t program_entry_capacity;
 	struct trace_names processes;
 	struct trace_names threads;
 	struct trace_lost *lost; /* sorted by begin_ns */
@@ -145,8 +159,19 @@ bool trace_frame_is_user(const struct fxt_sample *sample, size_t frame);
  * behind its call, which may be the function's last byte, the byte before it. */
 uint64_t trace_frame_address(const struct fxt_sample *sample, size_t frame);
 
+/* The program that a sample's user frames are of, NULL where the file knows none: frames of equal
+ * addresses and programs are the same. */
+const struct trace_program *trace_program_of(const struct trace *trace,
+					     const struct fxt_sample *sample);
+
+/* What the program had mapped where user frame `frame` lies ("[libc.so.6]", "[vdso]"), or NULL. */
+const struct trace_symbol *trace_find_mapping(const struct trace *trace,
+					      const struct fxt_sample *sample, size_t frame);
+
 /* The symbol that frame `frame` of the sample lies in, or NULL. The kernel's names go to the
- * kernel's frames only, and its startup code's never to a program. */
+ * kernel's frames only, and its startup code's never to a program. A user frame has the name that
+ * was found in its own process; if there is none that of a file the user gave, which may be for
+ * another program at that address; else that of the mapping. */
 const struct trace_symbol *trace_find_symbol(const struct trace *trace,
 					     const struct fxt_sample *sample, size_t frame);
 

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#define CAPACITY_MIN 4096
+#define CAPACITY_MIN 64
 
 void address_set_deinit(struct address_set *set)
 {

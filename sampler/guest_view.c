@@ -41,6 +41,7 @@ struct guest_view *guest_view_of(struct sampler_target *target)
 	symbol_table_init(&view->symbols);
 	error_set(&view->no_names, GP_ERR_NOT_FOUND, "no sample has been taken");
 	error_set(&view->no_tasks, GP_ERR_NOT_FOUND, "no sample has been taken");
+	error_set(&view->no_programs, GP_ERR_NOT_FOUND, "no sample has been taken");
 	if (atomic_compare_exchange_strong(&target->view, &other, view))
 		return view;
 	guest_view_destroy(view);
@@ -144,6 +145,41 @@ static bool read_symbols(struct guest_view *view)
 	return !status;
 }
 
+/* Where the mappings and files of user programs are. */
+static void read_program_types(struct guest_view *view, const struct btf *btf)
+{
+	struct error error = {0};
+
+	view->programs_known = linux_files_init(view->memory, &view->kernel, &view->symbols, btf,
+						&view->files, &error) == GP_OK &&
+			       linux_mappings_init(&view->files, &view->symbols, btf,
+						   &view->mappings, &error) == GP_OK &&
+			       linux_page_cache_init(view->memory, &view->kernel, &view->symbols,
+						     btf, &view->cache, &error) == GP_OK;
+	guest_view_lock(view);
+	view->no_programs = error;
+	guest_view_unlock(view);
+}
+
+bool guest_view_programs(struct guest_view *view, struct guest_programs *out)
+{
+	bool known;
+
+	pthread_mutex_lock(&view->learning);
+	/* Before boot is over there are no programs, and the layout is about to change. */
+	known = view->programs_known && view->settled;
+	if (known) {
+		out->memory = view->memory;
+		out->tasks = view->tasks;
+		out->files = view->files;
+		out->mappings = view->mappings;
+		out->mappings.files = &out->files;
+		out->cache = view->cache;
+	}
+	pthread_mutex_unlock(&view->learning);
+	return known;
+}
+
 /* Where tasks and modules are; once. */
 static void read_types(struct guest_view *view)
 {
@@ -166,6 +202,7 @@ static void read_types(struct guest_view *view)
 	guest_view_unlock(view);
 	view->layout_known = linux_module_layout_init(&view->kernel, &view->symbols, btf,
 						      &view->module_layout, &error) == GP_OK;
+	read_program_types(view, btf);
 	btf_destroy(btf);
 }
 
@@ -252,11 +289,18 @@ static void publish_knowledge(struct guest_view *view)
  * of the layout. Without a layout nothing says when boot is over: then never. */
 static void settle(struct guest_view *view)
 {
+	struct symbol symbol;
+
 	view->module_layout.space = view->kernel.space;
 	if (!view->tasks_known)
 		return;
 	view->tasks.space = view->kernel.space;
 	linux_task_layout_refresh(&view->tasks, view->memory);
+	view->files.space = view->cache.space = view->kernel.space;
+	/* Randomized by setup_arch(), which may have been still to come. */
+	if (symbol_table_find_name(&view->symbols, "vmemmap_base", &symbol))
+		guest_read_virtual(&view->cache.space, NULL, view->memory, gva(symbol.start),
+				   &view->cache.page_array, sizeof(view->cache.page_array));
 	view->settled = view->tasks.settled;
 }
 

@@ -18,7 +18,9 @@
 #include "base/error.h"
 #include "guest-introspection/btf.h"
 #include "guest-introspection/linux_kernel.h"
+#include "guest-introspection/linux_mappings.h"
 #include "guest-introspection/linux_modules.h"
+#include "guest-introspection/linux_page_cache.h"
 #include "guest-introspection/linux_stack.h"
 #include "guest-introspection/linux_task.h"
 #include "guest-introspection/symbol_table.h"
@@ -60,6 +62,10 @@ struct guest_view {
 	bool types_tried;
 	bool tasks_known;
 	bool layout_known;
+	bool programs_known;
+	struct linux_files files; /* these three are only copied: guest_view_programs() */
+	struct linux_mappings mappings;
+	struct linux_page_cache cache;
 	bool settled; /* boot does not change any more what was learned */
 	struct linux_task_layout tasks;
 	struct linux_module_layout module_layout;
@@ -75,9 +81,10 @@ struct guest_view {
 	struct guest_modules modules;
 	/* Those before the last change: names of what was unloaded, or freed after its start. */
 	struct guest_modules modules_before;
-	struct error no_names; /* why there are no kernel symbols (yet) */
-	struct error no_tasks; /* why samples do not say which task runs (yet) */
-	struct error no_stack; /* what kernel stacks lack; GP_OK: nothing */
+	struct error no_names;    /* why there are no kernel symbols (yet) */
+	struct error no_tasks;    /* why samples do not say which task runs (yet) */
+	struct error no_programs; /* why user programs' mappings cannot be read (yet) */
+	struct error no_stack;    /* what kernel stacks lack; GP_OK: nothing */
 };
 
 /* The view of `target`, made at the first call and freed with the target. NULL: no memory. */
@@ -96,6 +103,19 @@ gp_status_t guest_view_learn(struct guest_view *view, const struct guest_cpu *cp
  * and the list of modules. For the end of a session. */
 void guest_view_learn_names(struct guest_view *view, const struct guest_cpu *cpus,
 			    const bool *known, unsigned count);
+
+/* What is needed to look into the guest's processes. Use it where it stays. */
+struct guest_programs {
+	const struct guest_memory *memory;
+	struct linux_task_layout tasks;
+	struct linux_files files;
+	struct linux_mappings mappings;
+	struct linux_page_cache cache;
+};
+
+/* A copy of what is known of it now. False, `out` untouched: nothing yet, or this kernel is one
+ * whose processes cannot be looked into (view->no_programs). Waits for a learner. */
+bool guest_view_programs(struct guest_view *view, struct guest_programs *out);
 
 static inline void guest_view_lock(struct guest_view *view)
 {

@@ -7,7 +7,7 @@
 
 #define SYMBOLS_PER_CALL 64
 
-enum address_mark { MARK_NEW, MARK_DONE };
+enum address_mark { MARK_NEW, MARK_DONE, MARK_NAMED_IN_PROCESS };
 
 void namer_init(struct namer *namer, const struct namer_config *config)
 {
@@ -30,7 +30,7 @@ static void see_address(struct namer *namer, enum address_kind kind, uint64_t ad
 		address_set_place(&namer->addresses[kind], address, &place);
 }
 
-static void see_sample(struct namer *namer, const struct fxt_sample *sample)
+static bool see_sample(struct namer *namer, const struct fxt_sample *sample)
 {
 	bool user = sample->mode == FXT_MODE_GUEST_USER;
 
@@ -47,10 +47,24 @@ static void see_sample(struct namer *namer, const struct fxt_sample *sample)
 								 : ADDRESS_STARTUP,
 			    address);
 	}
+	return namer->config.programs && user_namer_see_sample(namer->config.programs, sample);
 }
 
-void namer_see_records(struct namer *namer, const uint64_t *words, size_t count)
+/* The name of a process, as sampler/task_names.c writes it: inline, before the samples it is of. */
+static void see_object(struct namer *namer, const uint64_t *words, size_t count)
 {
+	uint64_t name = fxt_bits(words[0], 24, 39);
+	size_t size = name & ~(uint64_t)FXT_STRING_REF_INLINE;
+
+	if (namer->config.programs && fxt_bits(words[0], 16, 23) == FXT_OBJECT_PROCESS &&
+	    (name & FXT_STRING_REF_INLINE) && count >= 2 + fxt_words(size))
+		user_namer_see_name(namer->config.programs, words[1], (const char *)(words + 2),
+				    size);
+}
+
+bool namer_see_records(struct namer *namer, const uint64_t *words, size_t count)
+{
+	bool look = false;
 	size_t at = 0;
 
 	while (at < count) {
@@ -64,12 +78,24 @@ void namer_see_records(struct namer *namer, const uint64_t *words, size_t count)
 		};
 
 		if (!size || size > count - at)
-			return;
+			break;
+		if (fxt_header_type(header) == FXT_TYPE_KERNEL_OBJECT)
+			see_object(namer, words + at, size);
 		if (fxt_header_type(header) == FXT_TYPE_BLOB && fxt_blob_is_sample(&blob) &&
-		    !fxt_sample_decode(&blob, &sample))
-			see_sample(namer, &sample);
+		    !fxt_sample_decode(&blob, &sample) && see_sample(namer, &sample))
+			look = true;
 		at += size;
 	}
+	return look;
+}
+
+void namer_see_named(struct namer *namer, uint64_t address)
+{
+	struct address_set *set = &namer->addresses[ADDRESS_VIRTUAL];
+	size_t place;
+
+	if (address_set_place(set, address, &place) && set->marks[place] == MARK_NEW)
+		set->marks[place] = MARK_NAMED_IN_PROCESS;
 }
 
 /* Finds the name of an address; the view is locked. `out` is at the addresses that the samples
@@ -172,6 +198,6 @@ void namer_count(const struct namer *namer, uint64_t *seen, uint64_t *unnamed)
 
 		*seen += set->count;
 		for (size_t i = 0; i < set->capacity; i++)
-			*unnamed += set->addresses[i] && set->marks[i] != MARK_DONE;
+			*unnamed += set->addresses[i] && set->marks[i] == MARK_NEW;
 	}
 }

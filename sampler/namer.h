@@ -13,6 +13,7 @@
 #include "guest-introspection/symbol_table.h"
 #include "sampler/address_set.h"
 #include "sampler/guest_view.h"
+#include "sampler/user_namer.h"
 
 #define NAMER_TABLES_MAX 8
 
@@ -27,6 +28,8 @@ struct namer_config {
 	struct guest_view *view;
 	const struct symbol_table *tables[NAMER_TABLES_MAX]; /* given by the user; borrowed */
 	unsigned table_count;
+	struct user_namer
+		*programs;      /* told of samples and processes' names; NULL: none. Borrowed. */
 	uint64_t startup_start; /* where the kernel file was loaded; both 0: not known */
 	uint64_t startup_end;
 };
@@ -40,13 +43,17 @@ struct namer {
 void namer_init(struct namer *namer, const struct namer_config *config);
 void namer_deinit(struct namer *namer);
 
-/* Remembers the addresses of the samples among `count` words of records from the session. */
-void namer_see_records(struct namer *namer, const uint64_t *words, size_t count);
+/* Remembers the addresses of the samples among `count` words of records from the session. True: see
+ * user_namer_see_sample(). */
+bool namer_see_records(struct namer *namer, const uint64_t *words, size_t count);
 
 /* Gives `write` the symbols of all addresses that can be named now and were not before. */
 void namer_name(struct namer *namer,
 		void (*write)(void *context, const struct fxt_symbol *symbols, size_t count),
 		void *context);
+
+/* An address has a name in a process: it counts as named, even if none of ours holds for it. */
+void namer_see_named(struct namer *namer, uint64_t address);
 
 /* How many different addresses were seen, and how many of them have no name. */
 void namer_count(const struct namer *namer, uint64_t *seen, uint64_t *unnamed);

@@ -18,6 +18,8 @@
 
 #define DRAIN_MILLISECONDS 50
 #define LEARN_MILLISECONDS 20 /* so soon are modules that come known */
+/* At programs, at the end: each is bounded. */
+#define LAST_LOOKS 16
 /* New addresses become rare; a killed recorder leaves so much of them without names. */
 #define NAME_INTERVAL_NS UINT64_C(1000000000)
 
@@ -27,6 +29,7 @@ struct recorder {
 	pthread_t reader;
 	pthread_t learner; /* learns what the guest's kernel is; the reader must not wait for it */
 	int stop_fd;
+	int look_fd; /* the reader has seen a new program: look at it at once */
 
 	uint8_t *buffer;
 	size_t buffer_size;
@@ -36,6 +39,7 @@ struct recorder {
 
 	struct guest_view *view;
 	struct namer namer;
+	struct user_namer *programs;
 	uint64_t next_names;
 	struct error learner_problem;
 };
@@ -177,7 +181,36 @@ static void write_symbols(void *context, const struct fxt_symbol *symbols, size_
 	}
 }
 
+static void write_program_words(void *context, const uint64_t *words, size_t count)
+{
+	write_words(context, words, count);
+}
+
+static void note_named(void *context, uint64_t address)
+{
+	struct recorder *recorder = context;
+
+	namer_see_named(&recorder->namer, address);
+}
+
+static void write_programs(struct recorder *recorder)
+{
+	const struct user_namer_output output = {
+		.write = write_program_words, .named = note_named, .context = recorder};
+
+	user_namer_write(recorder->programs, &output);
+}
+
 /* The reader thread. */
+
+static void raise_event(int fd)
+{
+	uint64_t one = 1;
+
+	/* Full, it is raised already. */
+	if (write(fd, &one, sizeof(one)) < 0)
+		return;
+}
 
 static gp_status_t drain(struct recorder *recorder)
 {
@@ -200,8 +233,9 @@ static gp_status_t drain(struct recorder *recorder)
 	if (status || !actual)
 		return status;
 	write_records(recorder, recorder->buffer, actual);
-	namer_see_records(&recorder->namer, (const uint64_t *)(const void *)recorder->buffer,
-			  actual / 8);
+	if (namer_see_records(&recorder->namer, (const uint64_t *)(const void *)recorder->buffer,
+			      actual / 8))
+		raise_event(recorder->look_fd);
 	return GP_OK;
 }
 
@@ -210,6 +244,21 @@ static bool wait_for_stop(const struct recorder *recorder, int milliseconds)
 	struct pollfd stop = {.fd = recorder->stop_fd, .events = POLLIN};
 
 	return poll(&stop, 1, milliseconds) > 0;
+}
+
+/* The same, but a new program ends it, too. */
+static bool wait_for_program(const struct recorder *recorder, int milliseconds)
+{
+	struct pollfd events[] = {{.fd = recorder->stop_fd, .events = POLLIN},
+				  {.fd = recorder->look_fd, .events = POLLIN}};
+	uint64_t count;
+
+	if (poll(events, ARRAY_SIZE(events), milliseconds) <= 0)
+		return false;
+	/* It does not block; whether it was there is of no interest. */
+	if (events[1].revents && read(recorder->look_fd, &count, sizeof(count)) < 0)
+		return events[0].revents;
+	return events[0].revents;
 }
 
 static bool start_thread(struct recorder *recorder, const char *name, struct error *problem)
@@ -229,6 +278,7 @@ static void *reader_main(void *argument)
 	while (!stopping) {
 		stopping = wait_for_stop(recorder, DRAIN_MILLISECONDS);
 		drain(recorder);
+		write_programs(recorder);
 		if (boot_time_ns() >= recorder->next_names) {
 			namer_name(&recorder->namer, write_symbols, recorder);
 			recorder->next_names = boot_time_ns() + NAME_INTERVAL_NS;
@@ -243,8 +293,10 @@ static void *learner_main(void *argument)
 
 	if (!start_thread(recorder, "learner", &recorder->learner_problem))
 		return NULL;
-	while (!wait_for_stop(recorder, LEARN_MILLISECONDS))
+	while (!wait_for_program(recorder, LEARN_MILLISECONDS)) {
 		session_learn(recorder->config.session, recorder->view, NULL);
+		user_namer_resolve(recorder->programs);
+	}
 	return NULL;
 }
 
@@ -256,6 +308,8 @@ static void write_rest(struct recorder *recorder)
 	/* The last chance: the guest's memory is still there. */
 	session_learn_names(recorder->config.session, recorder->view);
 	write_guest(recorder);
+	for (int i = 0; i < LAST_LOOKS && user_namer_resolve(recorder->programs); i++)
+		write_programs(recorder);
 	namer_name(&recorder->namer, write_symbols, recorder);
 	/* Then the file must not say that it is complete. */
 	if (status && !recorder->problem.status)
@@ -280,6 +334,9 @@ static void destroy(struct recorder *recorder)
 {
 	if (recorder->stop_fd >= 0)
 		close(recorder->stop_fd);
+	if (recorder->look_fd >= 0)
+		close(recorder->look_fd);
+	user_namer_destroy(recorder->programs);
 	namer_deinit(&recorder->namer);
 	free(recorder->buffer);
 	free(recorder);
@@ -304,17 +361,20 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for a recorder");
 	recorder->config = *config;
 	recorder->stop_fd = eventfd(0, EFD_CLOEXEC);
+	recorder->look_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	recorder->vcpu_count = config->target->ops->vcpu_count(config->target);
 	recorder->buffer_size = FIRST_BUFFER;
 	recorder->buffer = malloc(recorder->buffer_size);
 	memcpy(names.tables, config->tables, sizeof(names.tables));
+	recorder->programs = names.view ? user_namer_create(names.view) : NULL;
+	names.programs = recorder->programs;
 	namer_init(&recorder->namer, &names);
 	recorder->view = names.view;
-	if (!recorder->view || !recorder->buffer) {
+	if (!recorder->view || !recorder->buffer || !recorder->programs) {
 		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for a recorder");
 		goto failed;
 	}
-	if (recorder->stop_fd < 0) {
+	if (recorder->stop_fd < 0 || recorder->look_fd < 0) {
 		status = error_set(error, GP_ERR_NO_RESOURCES,
 				   "no descriptor for a recorder (ulimit -n)");
 		goto failed;
@@ -406,6 +466,7 @@ void recorder_finish(struct recorder *recorder, const char *end_reason,
 	summary.no_names = view->no_names;
 	summary.no_tasks = view->no_tasks;
 	summary.no_stacks = view->no_stack;
+	summary.no_programs = view->no_programs;
 	guest_view_unlock(view);
 	summary.problem = recorder->problem;
 	namer_count(&recorder->namer, &summary.addresses, &summary.unnamed);

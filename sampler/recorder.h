@@ -59,9 +59,10 @@ struct recorder_summary {
 	struct error problem; /* status GP_OK: none. The first failed write, or the like */
 	bool tasks_found;
 	/* Why something is missing; GP_OK: nothing is. */
-	struct error no_names;  /* kernel symbols */
-	struct error no_tasks;  /* processes and threads */
-	struct error no_stacks; /* stacks of a kernel without frame pointers */
+	struct error no_names;    /* kernel symbols */
+	struct error no_tasks;    /* processes and threads */
+	struct error no_programs; /* functions of user programs */
+	struct error no_stacks;   /* stacks of a kernel without frame pointers */
 };
 
 struct recorder;

@@ -271,6 +271,8 @@ static void print_summary(const struct recording *recording, const char *end,
 			summary->no_names.status ? summary->no_names.text : "not found");
 	if (summary->symbols_found && summary->no_tasks.status)
 		fprintf(stderr, "  no processes and threads: %s\n", summary->no_tasks.text);
+	if (summary->symbols_found && summary->no_programs.status)
+		fprintf(stderr, "  no functions of user programs: %s\n", summary->no_programs.text);
 	if (summary->symbols_found && summary->no_stacks.status)
 		fprintf(stderr, "  kernel stacks by frame pointers only: %s\n",
 			summary->no_stacks.text);

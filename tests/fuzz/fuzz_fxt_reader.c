@@ -27,6 +27,7 @@ static void touch_arguments(const struct fxt_argument *arguments, size_t count)
 
 static void touch_record(const struct fxt_record *record)
 {
+	struct fxt_process_symbols process;
 	struct fxt_symbol symbol;
 	struct fxt_sample sample;
 	struct cursor entries;
@@ -43,6 +44,11 @@ static void touch_record(const struct fxt_record *record)
 		entries = cursor_over(record->blob.payload, record->blob.size);
 		while (fxt_symbols_next(&entries, &symbol))
 			touch(symbol.name, symbol.name_bytes);
+		if (fxt_process_symbols_decode(&record->blob, &process, &entries)) {
+			sink += process.process + process.address_space + process.valid_from;
+			while (fxt_symbols_next(&entries, &symbol))
+				touch(symbol.name, symbol.name_bytes);
+		}
 	}
 }
 

@@ -602,7 +602,7 @@ Test(faults, a_recorder_without_memory)
 
 Test(faults, a_recorder_without_descriptors)
 {
-	cr_assert_eq(fail_each_of_recorder(CALL_EVENTFD, false), 1);
+	cr_assert_eq(fail_each_of_recorder(CALL_EVENTFD, false), 2);
 }
 
 Test(faults, a_recorder_without_threads)

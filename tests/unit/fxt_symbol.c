@@ -135,3 +135,69 @@ Test(fxt_symbol, other_blobs_are_not_symbols)
 	blob.name = fxt_text("other");
 	cr_assert_not(fxt_blob_is_symbols(&blob));
 }
+
+Test(fxt_symbol, golden_of_a_process)
+{
+	const struct fxt_process_symbols process = {
+		.process = 77, .address_space = 0x1234001, .valid_from = 1500000000};
+	struct fxt_symbol symbols[] = {
+		{.start = 0x401000,
+		 .size = 0x20,
+		 .kind = FXT_SYMBOL_USER,
+		 .name = "main",
+		 .name_bytes = 4},
+		{.start = 0x7fff12340000,
+		 .size = 0x2000,
+		 .kind = FXT_SYMBOL_MAPPING,
+		 .name = "[vdso]",
+		 .name_bytes = 6},
+	};
+	/* name 9, type 1, 12 words = 0x58 bytes */
+	static const uint64_t expected[] = {
+		0x00010058000900c5, 77,     0x1234001,          1500000000,
+		0x401000,           0x20,   0x0000000400000004, 0x6e69616d,
+		0x7fff12340000,     0x2000, 0x0000000600000005, 0x5d6f7364765b};
+	struct fxt_process_symbols back = {0};
+	struct fxt_blob blob = {.type = FXT_BLOB_DATA,
+				.name = fxt_text("guestprof.process_symbols"),
+				.payload = words + 1};
+	struct cursor entries;
+	struct fxt_symbol symbol;
+	size_t taken = 99;
+
+	cr_assert_eq(fxt_process_symbols_encode(&process, symbols, 2, words, 12, &taken), 12);
+	cr_assert_eq(taken, 2);
+	cr_assert_eq(memcmp(words, expected, sizeof(expected)), 0);
+	/* And back. */
+	blob.size = 11 * 8;
+	cr_assert(fxt_blob_is_process_symbols(&blob) && !fxt_blob_is_symbols(&blob));
+	cr_assert(fxt_process_symbols_decode(&blob, &back, &entries));
+	cr_assert_eq(memcmp(&back, &process, sizeof(back)), 0);
+	for (int i = 0; i < 2; i++) {
+		cr_assert(fxt_symbols_next(&entries, &symbol));
+		cr_assert_eq(symbol.start, symbols[i].start);
+		cr_assert_eq(symbol.kind, symbols[i].kind);
+		cr_assert_arr_eq(symbol.name, symbols[i].name, symbols[i].name_bytes);
+	}
+	cr_assert_not(fxt_symbols_next(&entries, &symbol));
+	cr_assert_not(entries.failed);
+	/* Room for one; for none; only that the program began. */
+	cr_assert_eq(fxt_process_symbols_encode(&process, symbols, 2, words, 11, &taken), 8);
+	cr_assert_eq(taken, 1);
+	cr_assert_eq(words[0], 0x0001003800090085);
+	for (size_t capacity = 0; capacity < 8; capacity++)
+		cr_assert_eq(
+			fxt_process_symbols_encode(&process, symbols, 2, words, capacity, &taken),
+			0);
+	cr_assert_eq(fxt_process_symbols_encode(&process, NULL, 0, words, 4, &taken), 4);
+	cr_assert_eq(words[0], 0x0001001800090045);
+	blob.size = 24;
+	cr_assert(fxt_process_symbols_decode(&blob, &back, &entries));
+	cr_assert_not(fxt_symbols_next(&entries, &symbol));
+	cr_assert_not(entries.failed);
+	/* Too short for the three words. */
+	back.process = 5;
+	for (blob.size = 0; blob.size < 24; blob.size += 8)
+		cr_assert_not(fxt_process_symbols_decode(&blob, &back, &entries));
+	cr_assert_eq(back.process, 5, "untouched");
+}

@@ -205,6 +205,75 @@ Test(trace, the_kernel_names_its_half_files_all_and_boot_code_the_rest)
 	end(&file);
 }
 
+static void add_program(struct file *file, uint64_t process, uint64_t space, uint64_t from,
+			uint32_t kind, uint64_t start, uint64_t size, const char *name)
+{
+	const struct fxt_process_symbols of = {process, space, from};
+	struct fxt_symbol symbol = {.start = start,
+				    .size = size,
+				    .kind = kind,
+				    .name = name,
+				    .name_bytes = name ? (uint32_t)strlen(name) : 0};
+	size_t taken;
+
+	add_words(file, fxt_process_symbols_encode(&of, &symbol, name ? 1 : 0, next_word(file),
+						   room(file), &taken));
+}
+
+static bool user_frame_is(uint64_t process, uint64_t space, uint64_t time, uint64_t address,
+			  const char *name)
+{
+	const struct fxt_sample sample = {.flags = FXT_SAMPLE_STACK | FXT_SAMPLE_PROCESS |
+						   FXT_SAMPLE_ADDRESS_SPACE | FXT_SAMPLE_TIMESTAMP,
+					  .process = process,
+					  .address_space = space,
+					  .timestamp = time,
+					  .mode = FXT_MODE_GUEST_USER,
+					  .stack = &address,
+					  .depth = 1};
+	const struct trace_symbol *symbol = trace_find_symbol(&trace, &sample, 0);
+
+	if (!symbol || !name)
+		return !symbol && !name;
+	return symbol->name_bytes == strlen(name) && !memcmp(symbol->name, name, strlen(name));
+}
+
+Test(trace, programs_have_the_names_of_their_process_tables_and_time)
+{
+	static struct file file;
+
+	begin(&file);
+	add_program(&file, 7, 0x5000, 200, FXT_SYMBOL_USER, 0x1000, 0x10, "second");
+	add_program(&file, 7, 0x5000, 100, FXT_SYMBOL_MAPPING, 0x1000, 0x1000, "[file]");
+	add_program(&file, 7, 0x5000, 100, FXT_SYMBOL_USER, 0x1000, 0x10, "first");
+	add_program(&file, 7, 0x5000, 100, FXT_SYMBOL_USER, 0x1000, 0x10, "first");
+	add_program(&file, 7, 0x5000, 150, FXT_SYMBOL_USER, 0, 0, NULL);
+	add_program(&file, 7, 0x6000, 120, FXT_SYMBOL_USER, 0x1000, 0x10, "executed");
+	add_program(&file, 8, 0x8001, 100, FXT_SYMBOL_USER, 0x1000, 0x10, "isolated");
+	add_symbol(&file, FXT_SYMBOL_FILE, 0x1000, 0x20, "given");
+	open_trace(&file);
+	cr_assert_eq(trace.program_count, 5);
+	cr_assert(user_frame_is(7, 0x5000, 100, 0x1008, "first"));
+	cr_assert(user_frame_is(7, 0x5fff, 149, 0x1008, "first"), "CR3 holds more than the root");
+	/* Of a file the user gave, before the mapping; then the mapping. */
+	cr_assert(user_frame_is(7, 0x5000, 149, 0x1018, "given"));
+	cr_assert(user_frame_is(7, 0x5000, 149, 0x1028, "[file]"));
+	/* Between two programs nobody knows; and before the first, and in other tables. */
+	cr_assert(user_frame_is(7, 0x5000, 150, 0x1008, "given"));
+	cr_assert(user_frame_is(7, 0x5000, 199, 0x1028, NULL));
+	cr_assert(user_frame_is(7, 0x5000, 99, 0x1028, NULL));
+	cr_assert(user_frame_is(7, 0x5000, 5000, 0x1008, "second"));
+	cr_assert(user_frame_is(7, 0x5000, 5000, 0x1028, NULL));
+	cr_assert(user_frame_is(7, 0x6000, 5000, 0x1008, "executed"));
+	cr_assert(user_frame_is(9, 0x5000, 5000, 0x1028, NULL));
+	/* Isolated tables come in pairs, others do not. */
+	cr_assert(user_frame_is(8, 0x8000, 100, 0x1008, "isolated"));
+	cr_assert(user_frame_is(8, 0x9000, 100, 0x1008, "isolated"));
+	cr_assert(user_frame_is(8, 0x9000, 99, 0x1028, NULL));
+	cr_assert(user_frame_is(7, 0x7000, 5000, 0x1028, NULL), "0x6000 is not its pair");
+	end(&file);
+}
+
 Test(trace, symbols_without_a_size_reach_to_the_next)
 {
 	static const uint64_t stack[] = {KERNEL + 0x4f,     KERNEL + 0x51,

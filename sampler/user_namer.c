@@ -1,0 +1,624 @@
+#include "sampler/user_namer.h"
+
+#include "fxt/record.h"
+#include "fxt/symbol.h"
+#include "sampler/address_set.h"
+#include "sampler/session.h"
+#include "sampler/user_resolver.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 4096u
+#define NAMES 8192u
+#define WORK_MAX 64u             /* generations of one look */
+#define WORK_ADDRESSES_MAX 1024u /* of a generation, at one look */
+#define ATTEMPTS_MAX 3u
+#define RETRY_NS UINT64_C(1000000000)
+#define PAGE_TABLES UINT64_C(0x000ffffffffff000)
+#define USER_TABLES UINT64_C(0x1000)
+
+/* One program in one address space of one process. */
+struct generation {
+	uint64_t number;
+	uint64_t root;      /* page tables of its first sample */
+	uint64_t first_ns;  /* of its samples; fixed once `written` */
+	bool written;       /* something with this time is in the trace */
+	bool nameless;      /* it is not known which program these samples are of */
+	bool fresh;         /* samples since the last look */
+	bool retry;         /* some addresses are worth another look at `retry_ns` */
+	unsigned attempts;  /* looks in vain since the last sample */
+	uint64_t looked_ns; /* the last look that found it */
+	uint64_t retry_ns;
+	bool identity_known;
+	struct user_identity identity;
+	struct user_place *places;
+	unsigned place_count;
+	struct address_set addresses; /* marks: enum user_mark */
+	size_t new_count;
+};
+
+struct process {
+	uint64_t id;
+	uint64_t last_ns;
+	bool renamed; /* since its latest generation began */
+	unsigned count;
+	struct generation *generations[USER_GENERATIONS_MAX]; /* by first_ns */
+	struct process *next;                                 /* of its bucket */
+};
+
+/* What the reader thread is to write: of one generation. No words: only that it began. */
+struct item {
+	uint64_t process;
+	uint64_t number;
+	struct user_words words;
+	uint64_t *named;
+	size_t named_count;
+	struct item *next;
+};
+
+struct user_namer {
+	struct guest_view *view;
+	struct user_resolver *resolver; /* learner thread */
+
+	pthread_mutex_t lock; /* the rest */
+	struct process *buckets[BUCKETS];
+	unsigned process_count;
+	size_t address_count;
+	uint64_t next_number;
+	bool forgotten; /* processes were: what comes may have been there before */
+	bool isolation_known;
+	bool isolated;
+	unsigned next_bucket; /* where the next look begins */
+	struct item *first_item;
+	struct item **last_item;
+	uint64_t waiting_words;
+	/* Names as they came; a place is shared by processes, the last one has it. */
+	struct {
+		uint64_t process;
+		uint64_t hash;
+	} names[NAMES];
+};
+
+struct user_namer *user_namer_create(struct guest_view *view)
+{
+	struct user_namer *namer = calloc(1, sizeof(*namer));
+
+	if (!namer)
+		return NULL;
+	namer->resolver = user_resolver_create();
+	if (!namer->resolver) {
+		free(namer);
+		return NULL;
+	}
+	namer->view = view;
+	namer->last_item = &namer->first_item;
+	pthread_mutex_init(&namer->lock, NULL);
+	return namer;
+}
+
+static void free_generation(struct user_namer *namer, struct generation *generation)
+{
+	namer->address_count -= generation->addresses.count;
+	address_set_deinit(&generation->addresses);
+	free(generation->places);
+	free(generation);
+}
+
+static void free_process(struct user_namer *namer, struct process *process)
+{
+	for (unsigned i = 0; i < process->count; i++)
+		free_generation(namer, process->generations[i]);
+	free(process);
+}
+
+static void free_item(struct item *item)
+{
+	user_words_deinit(&item->words);
+	free(item->named);
+	free(item);
+}
+
+void user_namer_destroy(struct user_namer *namer)
+{
+	if (!namer)
+		return;
+	for (unsigned i = 0; i < BUCKETS; i++) {
+		while (namer->buckets[i]) {
+			struct process *process = namer->buckets[i];
+
+			namer->buckets[i] = process->next;
+			free_process(namer, process);
+		}
+	}
+	while (namer->first_item) {
+		struct item *item = namer->first_item;
+
+		namer->first_item = item->next;
+		free_item(item);
+	}
+	user_resolver_destroy(namer->resolver);
+	pthread_mutex_destroy(&namer->lock);
+	free(namer);
+}
+
+/* Processes and generations; locked. */
+
+static struct process **bucket_of(struct user_namer *namer, uint64_t id)
+{
+	return &namer->buckets[id % BUCKETS];
+}
+
+static struct process *find_process(struct user_namer *namer, uint64_t id)
+{
+	struct process *process = *bucket_of(namer, id);
+
+	while (process && process->id != id)
+		process = process->next;
+	return process;
+}
+
+static struct generation *find_generation(const struct process *process, uint64_t number)
+{
+	for (unsigned i = 0; process && i < process->count; i++)
+		if (process->generations[i]->number == number)
+			return process->generations[i];
+	return NULL;
+}
+
+static void forget_oldest(struct user_namer *namer)
+{
+	struct process **oldest = NULL, *process;
+
+	for (unsigned i = 0; i < BUCKETS; i++)
+		for (struct process **at = &namer->buckets[i]; *at; at = &(*at)->next)
+			if (!oldest || (*at)->last_ns < (*oldest)->last_ns)
+				oldest = at;
+	if (!oldest)
+		return;
+	process = *oldest;
+	*oldest = process->next;
+	free_process(namer, process);
+	namer->process_count--;
+	namer->forgotten = true;
+}
+
+static struct process *add_process(struct user_namer *namer, uint64_t id)
+{
+	struct process *process = calloc(1, sizeof(*process)), **bucket = bucket_of(namer, id);
+
+	if (!process)
+		return NULL;
+	if (namer->process_count >= USER_PROCESSES_MAX)
+		forget_oldest(namer);
+	process->id = id;
+	process->next = *bucket;
+	*bucket = process;
+	namer->process_count++;
+	return process;
+}
+
+static bool is_same_root(const struct user_namer *namer, uint64_t a, uint64_t b)
+{
+	uint64_t mask = PAGE_TABLES & ~(namer->isolated ? USER_TABLES : 0);
+
+	return (a & mask) == (b & mask);
+}
+
+static struct item *add_item(struct user_namer *namer, uint64_t process, uint64_t number)
+{
+	struct item *item = calloc(1, sizeof(*item));
+
+	if (!item)
+		return NULL;
+	item->process = process;
+	item->number = number;
+	*namer->last_item = item;
+	namer->last_item = &item->next;
+	return item;
+}
+
+/* A new generation at place `at`. One that could be taken for an earlier one says in the trace that
+ * it began, whether it gets names or not. */
+static struct generation *add_generation(struct user_namer *namer, struct process *process,
+					 unsigned at, uint64_t root, uint64_t first_ns)
+{
+	struct generation *generation = calloc(1, sizeof(*generation));
+	bool tell = namer->forgotten;
+
+	if (!generation)
+		return NULL;
+	if (process->count == USER_GENERATIONS_MAX) {
+		if (at == 0) {
+			free(generation);
+			return NULL;
+		}
+		free_generation(namer, process->generations[0]);
+		process->count--;
+		at--;
+		memmove(process->generations, process->generations + 1,
+			process->count * sizeof(process->generations[0]));
+		namer->forgotten = tell = true;
+	}
+	for (unsigned i = 0; i < process->count && !tell; i++)
+		tell = is_same_root(namer, process->generations[i]->root, root);
+	*generation = (struct generation){
+		.number = ++namer->next_number, .root = root, .first_ns = first_ns};
+	memmove(process->generations + at + 1, process->generations + at,
+		(process->count - at) * sizeof(process->generations[0]));
+	process->generations[at] = generation;
+	process->count++;
+	if (tell && !add_item(namer, process->id, generation->number))
+		generation->nameless = true;
+	return generation;
+}
+
+/* The generation that a sample belongs to. */
+static struct generation *generation_at(struct user_namer *namer, struct process *process,
+					uint64_t root, uint64_t time, bool *added)
+{
+	unsigned at = process->count;
+	struct generation *before, *after;
+
+	/* Nearly always the latest. */
+	while (at > 0 && process->generations[at - 1]->first_ns > time)
+		at--;
+	before = at > 0 ? process->generations[at - 1] : NULL;
+	after = at < process->count ? process->generations[at] : NULL;
+	if (process->renamed && !after) {
+		process->renamed = false;
+		if (before && before->first_ns < time)
+			before = NULL;
+	}
+	if (before && is_same_root(namer, before->root, root))
+		return before;
+	/* Samples of different vCPUs are not in order. */
+	if (after && !after->nameless && is_same_root(namer, after->root, root)) {
+		if (!after->written)
+			after->first_ns = time;
+		return after;
+	}
+	*added = true;
+	return add_generation(namer, process, at, root, time);
+}
+
+static void see_address(struct user_namer *namer, struct generation *generation, uint64_t address)
+{
+	size_t place, before = generation->addresses.count;
+
+	if (!address || generation->nameless || before >= USER_PROGRAM_ADDRESSES_MAX ||
+	    !address_set_place(&generation->addresses, address, &place) ||
+	    generation->addresses.count == before)
+		return;
+	generation->new_count++;
+	namer->address_count++;
+}
+
+static bool is_of_a_program(const struct fxt_sample *sample)
+{
+	const uint64_t needed = FXT_SAMPLE_PROCESS | FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_STACK |
+				FXT_SAMPLE_ADDRESS_SPACE;
+
+	return (sample->flags & needed) == needed && sample->process;
+}
+
+bool user_namer_see_sample(struct user_namer *namer, const struct fxt_sample *sample)
+{
+	size_t first = sample->mode == FXT_MODE_GUEST_USER        ? 0
+		       : sample->flags & FXT_SAMPLE_KERNEL_FRAMES ? sample->kernel_frames
+								  : sample->depth;
+	struct generation *generation;
+	struct process *process;
+	bool added = false;
+
+	if (!is_of_a_program(sample) || first >= sample->depth)
+		return false;
+	pthread_mutex_lock(&namer->lock);
+	if (namer->address_count >= USER_ADDRESSES_MAX)
+		forget_oldest(namer);
+	process = find_process(namer, sample->process);
+	if (!process)
+		process = add_process(namer, sample->process);
+	if (process) {
+		if (sample->timestamp > process->last_ns)
+			process->last_ns = sample->timestamp;
+		generation = generation_at(namer, process, sample->address_space & PAGE_TABLES,
+					   sample->timestamp, &added);
+		if (generation) {
+			generation->fresh = true;
+			generation->attempts = 0;
+		}
+		/* The first user frame is where the program stands, the others are return
+		 * addresses: behind their calls, which may be the functions' last bytes. */
+		for (size_t i = first; generation && i < sample->depth; i++)
+			see_address(namer, generation, sample->stack[i] - (i > first));
+	}
+	pthread_mutex_unlock(&namer->lock);
+	return added;
+}
+
+void user_namer_see_name(struct user_namer *namer, uint64_t process, const char *name, size_t size)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+	struct process *known;
+
+	for (size_t i = 0; i < size; i++)
+		hash = (hash ^ (uint8_t)name[i]) * UINT64_C(0x100000001b3);
+	pthread_mutex_lock(&namer->lock);
+	if (namer->names[process % NAMES].process == process &&
+	    namer->names[process % NAMES].hash != hash) {
+		known = find_process(namer, process);
+		if (known)
+			known->renamed = true;
+	}
+	namer->names[process % NAMES].process = process;
+	namer->names[process % NAMES].hash = hash;
+	pthread_mutex_unlock(&namer->lock);
+}
+
+/* Writing. */
+
+static void write_item(struct user_namer *namer, struct item *item,
+		       const struct user_namer_output *output)
+{
+	struct generation *generation =
+		find_generation(find_process(namer, item->process), item->number);
+	struct user_words *words = &item->words;
+	size_t at = 0;
+
+	if (!generation)
+		return;
+	if (!words->count) {
+		uint64_t root = generation->root & ~(namer->isolated ? USER_TABLES : 0);
+		const struct fxt_process_symbols process = {
+			.process = item->process,
+			.address_space = root | (namer->isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0),
+			.valid_from = generation->first_ns};
+		uint64_t empty[8];
+		size_t taken;
+
+		output->write(output->context, empty,
+			      fxt_process_symbols_encode(&process, NULL, 0, empty, 8, &taken));
+		generation->written = true;
+		return;
+	}
+	/* All records are ours: blobs, and module and mapping records, whose second word is their
+	 * time. */
+	while (at < words->count) {
+		bool blob = fxt_header_type(words->words[at]) == FXT_TYPE_BLOB;
+
+		words->words[at + (blob ? FXT_PROCESS_SYMBOLS_VALID_FROM : 1)] =
+			generation->first_ns;
+		at += fxt_header_words(words->words[at]);
+	}
+	output->write(output->context, words->words, words->count);
+	generation->written = true;
+	for (size_t i = 0; i < item->named_count; i++)
+		output->named(output->context, item->named[i]);
+}
+
+void user_namer_write(struct user_namer *namer, const struct user_namer_output *output)
+{
+	pthread_mutex_lock(&namer->lock);
+	/* How address spaces are written is known from the first look on. */
+	while (namer->first_item && namer->isolation_known) {
+		struct item *item = namer->first_item;
+
+		write_item(namer, item, output);
+		namer->first_item = item->next;
+		namer->waiting_words -= item->words.count;
+		free_item(item);
+	}
+	if (!namer->first_item)
+		namer->last_item = &namer->first_item;
+	pthread_mutex_unlock(&namer->lock);
+}
+
+/* Looking up. */
+
+static int compare_addresses(const void *left, const void *right)
+{
+	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+
+	return a < b ? -1 : a > b;
+}
+
+static bool is_waiting(const struct generation *generation, uint64_t now)
+{
+	if (generation->nameless || generation->attempts >= ATTEMPTS_MAX)
+		return false;
+	return generation->new_count || (generation->fresh && generation->identity_known) ||
+	       (generation->retry && now >= generation->retry_ns);
+}
+
+/* Takes what is to be looked up of a generation. False: no memory. */
+static bool take_work(const struct process *process, struct generation *generation, uint64_t now,
+		      struct user_work *work)
+{
+	const struct address_set *set = &generation->addresses;
+	size_t most = set->count < WORK_ADDRESSES_MAX ? set->count : WORK_ADDRESSES_MAX;
+	bool again = generation->retry && now >= generation->retry_ns;
+
+	*work = (struct user_work){.number = generation->number,
+				   .process = process->id,
+				   .root = generation->root,
+				   .identity_known = generation->identity_known,
+				   .identity = generation->identity,
+				   .place_count = generation->place_count};
+	work->places = calloc(USER_PLACES_MAX, sizeof(*work->places));
+	work->addresses = calloc(most ? most : 1, sizeof(*work->addresses));
+	work->marks = calloc(most ? most : 1, sizeof(*work->marks));
+	if (!work->places || !work->addresses || !work->marks)
+		return false;
+	if (generation->place_count)
+		memcpy(work->places, generation->places,
+		       generation->place_count * sizeof(*work->places));
+	for (size_t i = 0; i < set->capacity && work->count < most; i++)
+		if (set->addresses[i] &&
+		    (set->marks[i] == USER_NEW || (again && set->marks[i] == USER_MISSED)))
+			work->addresses[work->count++] = set->addresses[i];
+	qsort(work->addresses, work->count, sizeof(*work->addresses), compare_addresses);
+	generation->fresh = false;
+	return true;
+}
+
+static void free_work(struct user_work *work)
+{
+	free(work->places);
+	free(work->addresses);
+	free(work->marks);
+	user_words_deinit(&work->words);
+}
+
+/* The samples since the last look that found the old program may be of either. */
+static void change_program(struct user_namer *namer, struct process *process,
+			   struct generation *old, uint64_t now)
+{
+	uint64_t ended = old->looked_ns > old->first_ns ? old->looked_ns : old->first_ns;
+	uint64_t root = old->root;
+	struct generation *between;
+
+	if (process->generations[process->count - 1] != old || now <= ended)
+		return;
+	between = add_generation(namer, process, process->count, root, ended + 1);
+	if (!between)
+		return;
+	between->nameless = true;
+	add_generation(namer, process, process->count, root, now > ended + 1 ? now : ended + 2);
+}
+
+/* Addresses that were missed twice are given up. */
+static void take_marks(struct generation *generation, const struct user_work *work, uint64_t now)
+{
+	bool again = false;
+	size_t place;
+
+	for (size_t i = 0; i < work->count; i++) {
+		uint8_t *mark;
+
+		if (!address_set_place(&generation->addresses, work->addresses[i], &place))
+			continue;
+		mark = &generation->addresses.marks[place];
+		if (work->marks[i] == USER_NEW)
+			continue;
+		if (*mark == USER_NEW)
+			generation->new_count--;
+		else if (work->marks[i] == USER_MISSED)
+			work->marks[i] = USER_NOWHERE;
+		*mark = work->marks[i];
+		again = again || *mark == USER_MISSED;
+	}
+	if (!again) {
+		if (generation->retry && now >= generation->retry_ns)
+			generation->retry = false;
+		return;
+	}
+	if (!generation->retry || now >= generation->retry_ns)
+		generation->retry_ns = now + RETRY_NS;
+	generation->retry = true;
+}
+
+static void take_words(struct user_namer *namer, struct user_work *work)
+{
+	struct item *item;
+
+	if (!work->words.count)
+		return;
+	item = add_item(namer, work->process, work->number);
+	if (!item)
+		return;
+	item->words = work->words;
+	namer->waiting_words += work->words.count;
+	work->words = (struct user_words){0};
+	item->named = calloc(work->count ? work->count : 1, sizeof(*item->named));
+	for (size_t i = 0; item->named && i < work->count; i++)
+		if (work->marks[i] == USER_NAMED)
+			item->named[item->named_count++] = work->addresses[i];
+}
+
+/* The look was made between two times. */
+static void take_result(struct user_namer *namer, struct user_work *work, uint64_t before,
+			uint64_t after)
+{
+	struct process *process = find_process(namer, work->process);
+	struct generation *generation = find_generation(process, work->number);
+	struct user_place *places;
+
+	/* What is not the latest any more while we looked: the guest has gone on, and what was
+	 * found may be of either. */
+	if (!generation || generation != process->generations[process->count - 1])
+		return;
+	switch (work->result) {
+	case USER_WAITING:
+		generation->fresh = true;
+		return;
+	case USER_GONE:
+		generation->attempts++;
+		return;
+	case USER_CHANGED:
+		change_program(namer, process, generation, after);
+		return;
+	case USER_LOOKED:
+		break;
+	}
+	if (work->place_count > generation->place_count) {
+		places = realloc(generation->places, work->place_count * sizeof(*places));
+		if (!places)
+			return;
+		memcpy(places, work->places, work->place_count * sizeof(*places));
+		generation->places = places;
+		generation->place_count = work->place_count;
+	}
+	generation->attempts = 0;
+	generation->looked_ns = before;
+	generation->identity = work->identity;
+	generation->identity_known = true;
+	take_marks(generation, work, before);
+	take_words(namer, work);
+}
+
+bool user_namer_resolve(struct user_namer *namer)
+{
+	uint64_t before = boot_time_ns(), after;
+	struct user_work work[WORK_MAX];
+	unsigned count = 0, bucket = 0;
+	bool looked = false;
+
+	pthread_mutex_lock(&namer->lock);
+	if (namer->waiting_words > USER_OUTPUT_MAX) {
+		pthread_mutex_unlock(&namer->lock);
+		return false;
+	}
+	for (; bucket < BUCKETS && count < WORK_MAX; bucket++) {
+		struct process *process = namer->buckets[(namer->next_bucket + bucket) % BUCKETS];
+
+		for (; process && count < WORK_MAX; process = process->next) {
+			struct generation *latest =
+				process->count ? process->generations[process->count - 1] : NULL;
+
+			if (!latest || !is_waiting(latest, before))
+				continue;
+			if (take_work(process, latest, before, &work[count]))
+				count++;
+			else
+				free_work(&work[count]);
+		}
+	}
+	namer->next_bucket = (namer->next_bucket + bucket) % BUCKETS;
+	pthread_mutex_unlock(&namer->lock);
+	if (count)
+		looked = user_resolver_look(namer->resolver, namer->view, before, work, count);
+	after = boot_time_ns();
+	pthread_mutex_lock(&namer->lock);
+	if (looked) {
+		namer->isolation_known = true;
+		namer->isolated = user_resolver_isolated(namer->resolver);
+	}
+	for (unsigned i = 0; i < count; i++) {
+		take_result(namer, &work[i], before, after);
+		free_work(&work[i]);
+	}
+	pthread_mutex_unlock(&namer->lock);
+	return looked;
+}

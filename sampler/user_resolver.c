@@ -1,0 +1,502 @@
+#include "sampler/user_resolver.h"
+
+#include "fxt/symbol.h"
+#include "fxt/writer.h"
+#include "guest-introspection/user_symbols.h"
+
+#include <stdio.h>
+
+#define TASKS_MAX (1u << 16) /* of one look */
+#define FILE_READS_MAX 16u   /* of one look; up to a million symbols each */
+#define BATCH 64u
+#define PAGE_TABLES UINT64_C(0x000ffffffffff000) /* of CR3; Intel SDM vol. 3, 4.5.2 */
+#define USER_TABLES UINT64_C(0x1000) /* arch/x86/entry/calling.h: PTI_USER_PGTABLE_BIT */
+/* Pages of a file come into the cache while it is used. */
+#define READ_AGAIN_NS UINT64_C(1000000000)
+#define READS_OF_A_FILE 3u
+
+struct user_file {
+	struct linux_file key;
+	bool readable; /* it is an ELF image */
+	bool whole;    /* reading it again gives no more */
+	unsigned reads;
+	uint64_t next_read_ns;
+	uint64_t last_use;
+	uint64_t bytes;
+	struct elf_image image;
+	struct symbol_table symbols;
+};
+
+struct user_resolver {
+	struct guest_programs programs;
+	struct user_file files[USER_FILES_MAX];
+	unsigned file_count;
+	uint64_t file_bytes;
+	uint64_t uses;
+	unsigned reads_left;
+	uint64_t now;
+	uint64_t scratch[FXT_RECORD_WORDS_MAX];
+};
+
+struct user_resolver *user_resolver_create(void)
+{
+	return calloc(1, sizeof(struct user_resolver));
+}
+
+static void forget_file(struct user_resolver *self, unsigned index)
+{
+	self->file_bytes -= self->files[index].bytes;
+	symbol_table_deinit(&self->files[index].symbols);
+	self->files[index] = self->files[--self->file_count];
+}
+
+void user_resolver_destroy(struct user_resolver *self)
+{
+	while (self && self->file_count)
+		forget_file(self, self->file_count - 1);
+	free(self);
+}
+
+/* Files. */
+
+static bool is_same_file(const struct linux_file *a, const struct linux_file *b)
+{
+	return a->inode == b->inode && a->mapping == b->mapping && a->number == b->number &&
+	       a->size == b->size && a->device_major == b->device_major &&
+	       a->device_minor == b->device_minor;
+}
+
+static uint64_t table_bytes(const struct symbol_table *table)
+{
+	return table->capacity * sizeof(*table->entries) + table->names_capacity;
+}
+
+static void make_room(struct user_resolver *self)
+{
+	while (self->file_count == USER_FILES_MAX ||
+	       (self->file_count && self->file_bytes > USER_FILE_BYTES_MAX)) {
+		unsigned oldest = 0;
+
+		for (unsigned i = 1; i < self->file_count; i++)
+			if (self->files[i].last_use < self->files[oldest].last_use)
+				oldest = i;
+		forget_file(self, oldest);
+	}
+}
+
+/* The file of a mapping, read if that is due. NULL: this look has read enough. */
+static struct user_file *file_of(struct user_resolver *self, uint64_t mm,
+				 const struct linux_mapping *mapping)
+{
+	struct user_symbols symbols;
+	struct user_file *file = NULL;
+
+	for (unsigned i = 0; i < self->file_count && !file; i++)
+		if (is_same_file(&self->files[i].key, &mapping->file))
+			file = &self->files[i];
+	if (file && (file->whole || self->now < file->next_read_ns || !self->reads_left)) {
+		file->last_use = ++self->uses;
+		return file;
+	}
+	if (!self->reads_left)
+		return NULL;
+	self->reads_left--;
+	if (!file) {
+		make_room(self);
+		file = &self->files[self->file_count++];
+		*file = (struct user_file){.key = mapping->file};
+	}
+	file->last_use = ++self->uses;
+	file->next_read_ns = self->now + READ_AGAIN_NS;
+	file->reads++;
+	if (user_symbols_read(&self->programs.mappings, &self->programs.cache, mm, mapping,
+			      &symbols, NULL) == GP_OK) {
+		self->file_bytes -= file->bytes;
+		symbol_table_deinit(&file->symbols);
+		file->symbols = symbols.symbols;
+		file->image = symbols.image;
+		file->bytes = table_bytes(&file->symbols);
+		self->file_bytes += file->bytes;
+		file->readable = true;
+		file->whole = !symbols.result.missing;
+	}
+	file->whole = file->whole || file->reads >= READS_OF_A_FILE;
+	return file;
+}
+
+/* One generation's walk over its mappings. */
+
+struct look {
+	struct user_resolver *self;
+	struct user_work *work;
+	uint64_t address_space; /* as it is written */
+	uint64_t mm;
+	bool changed;
+	bool failed; /* no memory: what there is is good */
+	struct fxt_symbol batch[BATCH];
+	unsigned batched;
+};
+
+static void flush(struct look *look)
+{
+	const struct fxt_process_symbols process = {.process = look->work->process,
+						    .address_space = look->address_space};
+	unsigned done = 0;
+
+	while (done < look->batched) {
+		size_t taken = 0;
+		size_t used = fxt_process_symbols_encode(&process, look->batch + done,
+							 look->batched - done, look->self->scratch,
+							 FXT_RECORD_WORDS_MAX, &taken);
+
+		if (!used || !user_words_add(&look->work->words, look->self->scratch, used)) {
+			look->failed = true;
+			break;
+		}
+		done += (unsigned)taken;
+	}
+	look->batched = 0;
+}
+
+/* `name` must last until the next flush(). */
+static void add_symbol(struct look *look, uint64_t start, uint64_t size, uint32_t kind,
+		       const char *name)
+{
+	look->batch[look->batched++] = (struct fxt_symbol){.start = start,
+							   .size = size,
+							   .kind = kind,
+							   .name = name,
+							   .name_bytes = (uint32_t)strlen(name)};
+	if (look->batched == BATCH)
+		flush(look);
+}
+
+/* What makes two mappings at one place the same: file and shift of what is mapped, or the kind of
+ * memory. */
+static uint64_t identity_of(const struct linux_mapping *mapping)
+{
+	const uint64_t parts[] = {
+		(uint64_t)mapping->kind,
+		mapping->file.inode,
+		mapping->file.number,
+		(uint64_t)mapping->file.device_major << 32 | mapping->file.device_minor,
+		mapping->kind == LINUX_MAPPING_FILE ? mapping->start - mapping->offset : 0,
+	};
+	uint64_t hash = 0;
+
+	for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		hash = (hash ^ parts[i]) * UINT64_C(0x9e3779b97f4a7c15);
+		hash ^= hash >> 29;
+	}
+	return hash;
+}
+
+/* "[libc.so.6]" for a file, what the memory is for others. */
+static void display_name(const struct linux_mapping *mapping, char *out, size_t size)
+{
+	const char *slash = strrchr(mapping->name, '/');
+
+	switch (mapping->kind) {
+	case LINUX_MAPPING_FILE:
+		snprintf(out, size, "[%.255s]",
+			 slash && slash[1]  ? slash + 1
+			 : mapping->name[0] ? mapping->name
+					    : "file");
+		break;
+	case LINUX_MAPPING_HEAP:
+		snprintf(out, size, mapping->executable ? "[jit]" : "[heap]");
+		break;
+	case LINUX_MAPPING_STACK:
+		snprintf(out, size, "[stack]");
+		break;
+	case LINUX_MAPPING_SPECIAL:
+		snprintf(out, size, "%.255s", mapping->name[0] ? mapping->name : "[kernel page]");
+		break;
+	case LINUX_MAPPING_ANONYMOUS:
+	default:
+		snprintf(out, size, mapping->executable ? "[jit]" : "[anonymous]");
+	}
+}
+
+/* Fuchsia's records for a mapping of code: a module is a file, its id counts within the process. */
+static void add_module(struct look *look, const struct linux_mapping *mapping, unsigned id,
+		       const struct elf_image *image, uint64_t bias)
+{
+	size_t length = strlen(mapping->name);
+	const char *name = mapping->name;
+	struct fxt_module module = {
+		.id = (uint16_t)id,
+		.thread = {.process = look->work->process},
+	};
+	struct fxt_mmap mmap = {
+		.module = (uint16_t)id,
+		.flags = (uint8_t)(mapping->executable | mapping->writable << 1 |
+				   mapping->readable << 2),
+		.thread = {.process = look->work->process},
+		.start = mapping->start,
+		.range = mapping->end - mapping->start,
+		.vaddr = image ? mapping->start - bias : mapping->offset,
+	};
+	size_t used;
+
+	/* The end of a path says more than its beginning. */
+	if (length > FXT_NAME_BYTES_MAX) {
+		name += length - FXT_NAME_BYTES_MAX;
+		length = FXT_NAME_BYTES_MAX;
+	}
+	module.name = fxt_bytes(name, length);
+	if (image)
+		module.build_id = fxt_bytes(image->build_id, image->build_id_size);
+	used = fxt_encode_module(&module, look->self->scratch, FXT_RECORD_WORDS_MAX);
+	if (!user_words_add(&look->work->words, look->self->scratch, used))
+		look->failed = true;
+	used = fxt_encode_mmap(&mmap, look->self->scratch, FXT_RECORD_WORDS_MAX);
+	if (!user_words_add(&look->work->words, look->self->scratch, used))
+		look->failed = true;
+}
+
+/* The names of addresses [first, end) of the work, which are in code of an ELF image. */
+static void name_functions(struct look *look, size_t first, size_t end,
+			   const struct symbol_table *symbols, uint64_t bias, bool more_may_come)
+{
+	struct user_work *work = look->work;
+	uint64_t last = 0;
+	bool any = false;
+
+	for (size_t i = first; i < end; i++) {
+		struct symbol symbol;
+
+		if (!symbol_table_find(symbols, work->addresses[i] - bias, &symbol)) {
+			work->marks[i] = more_may_come ? USER_MISSED : USER_MAPPED;
+			continue;
+		}
+		work->marks[i] = USER_NAMED;
+		if (any && symbol.start == last)
+			continue;
+		any = true;
+		last = symbol.start;
+		add_symbol(look, symbol.start + bias, symbol.size, FXT_SYMBOL_USER, symbol.name);
+	}
+	flush(look);
+}
+
+static void name_addresses(struct look *look, const struct linux_mapping *mapping, size_t first,
+			   size_t end)
+{
+	struct user_resolver *self = look->self;
+	struct user_work *work = look->work;
+	struct user_symbols special = {0};
+	const struct elf_image *image = NULL;
+	const struct symbol_table *symbols = NULL;
+	uint64_t bias = 0, identity = identity_of(mapping);
+	bool more_may_come = false, is_known = false;
+	char name[300];
+
+	if (mapping->executable && mapping->kind == LINUX_MAPPING_FILE && mapping->file.inode) {
+		struct user_file *file = file_of(self, look->mm, mapping);
+
+		if (!file)
+			return; /* at another look */
+		more_may_come = !file->whole;
+		if (file->readable &&
+		    elf_image_bias(&file->image, mapping->start, mapping->offset, true, &bias)) {
+			image = &file->image;
+			symbols = &file->symbols;
+		}
+	} else if (mapping->executable && mapping->kind == LINUX_MAPPING_SPECIAL &&
+		   user_symbols_read(&self->programs.mappings, &self->programs.cache, look->mm,
+				     mapping, &special, NULL) == GP_OK) {
+		image = &special.image;
+		symbols = &special.symbols;
+		bias = special.bias;
+	}
+	for (unsigned i = 0; i < work->place_count && !is_known; i++)
+		is_known = work->places[i].start == mapping->start &&
+			   work->places[i].end == mapping->end &&
+			   work->places[i].identity == identity;
+	if (!is_known && work->place_count < USER_PLACES_MAX) {
+		if (mapping->executable && (image || mapping->kind == LINUX_MAPPING_FILE))
+			add_module(look, mapping, work->place_count, image, bias);
+		work->places[work->place_count++] =
+			(struct user_place){mapping->start, mapping->end, identity};
+		display_name(mapping, name, sizeof(name));
+		add_symbol(look, mapping->start, mapping->end - mapping->start, FXT_SYMBOL_MAPPING,
+			   name);
+		flush(look);
+	}
+	for (size_t i = first; i < end; i++)
+		work->marks[i] = more_may_come ? USER_MISSED : USER_MAPPED;
+	if (symbols)
+		name_functions(look, first, end, symbols, bias, more_may_come);
+	symbol_table_deinit(&special.symbols);
+}
+
+static size_t first_from(const struct user_work *work, uint64_t address)
+{
+	size_t low = 0, high = work->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (work->addresses[middle] < address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool see_mapping(void *context, const struct linux_mapping *mapping)
+{
+	struct look *look = context;
+	struct user_work *work = look->work;
+	size_t first = first_from(work, mapping->start), end = first_from(work, mapping->end);
+
+	for (unsigned i = 0; i < work->place_count; i++)
+		if (work->places[i].start < mapping->end && mapping->start < work->places[i].end &&
+		    work->places[i].identity != identity_of(mapping))
+			look->changed = true;
+	if (!look->changed && first < end)
+		name_addresses(look, mapping, first, end);
+	return !look->changed && !look->failed;
+}
+
+/* Processes. */
+
+/* What a walk over all tasks finds for the work, which is in the order of processes. */
+struct finding {
+	struct user_identity identity;
+	uint64_t task;
+};
+
+struct search {
+	const struct user_work *work;
+	struct finding *found;
+	size_t count;
+};
+
+static bool see_task(void *context, const struct linux_task *task)
+{
+	struct search *search = context;
+	size_t low = 0, high = search->count;
+	struct finding *found;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (search->work[middle].process < (uint32_t)task->pid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == search->count || search->work[low].process != (uint32_t)task->pid)
+		return true;
+	found = &search->found[low];
+	if (task->tid == task->pid)
+		found->identity.start_time = task->start_time;
+	/* The first thread may have ended before the others. */
+	if (task->mm && !found->identity.mm) {
+		found->identity.mm = task->mm;
+		found->identity.leader = task->leader;
+		found->task = task->address;
+	}
+	return true;
+}
+
+static bool read_u64(const struct guest_programs *programs, uint64_t address, uint64_t *value)
+{
+	return guest_read_virtual(&programs->files.space, NULL, programs->memory, gva(address),
+				  value, sizeof(*value)) == TRANSLATE_OK;
+}
+
+/* Whether the task found has the memory that the samples say, and which program's it is. */
+static bool verify(const struct guest_programs *programs, uint64_t root, struct finding *found,
+		   uint64_t *address_space)
+{
+	struct address_space space;
+	uint64_t mm, tables;
+
+	if (!found->identity.mm || !read_u64(programs, found->task + programs->tasks.mm, &mm) ||
+	    mm != found->identity.mm || !linux_mappings_space(&programs->mappings, mm, &space) ||
+	    !read_u64(programs, mm + programs->mappings.mm_stack_start, &found->identity.stack))
+		return false;
+	tables = space.root & PAGE_TABLES;
+	*address_space = tables | (programs->tasks.isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0);
+	root &= PAGE_TABLES;
+	return root == tables || (programs->tasks.isolated && root == (tables | USER_TABLES));
+}
+
+static bool is_same_program(const struct user_identity *a, const struct user_identity *b)
+{
+	return a->mm == b->mm && a->leader == b->leader && a->start_time == b->start_time &&
+	       a->stack == b->stack;
+}
+
+static void look_at(struct user_resolver *self, struct user_work *work, struct finding *found)
+{
+	struct look look = {.self = self, .work = work, .mm = found->identity.mm};
+	const struct user_identity before = found->identity;
+	struct linux_mappings_walk walk;
+	uint64_t address_space;
+
+	work->result = USER_GONE;
+	if (!verify(&self->programs, work->root, found, &look.address_space))
+		return;
+	if (work->identity_known && !is_same_program(&work->identity, &found->identity)) {
+		work->result = USER_CHANGED;
+		return;
+	}
+	work->identity = found->identity;
+	if (!work->count) {
+		work->result = USER_LOOKED;
+		return;
+	}
+	walk = linux_mappings_walk(&self->programs.mappings, look.mm, see_mapping, &look);
+	if (look.changed) {
+		work->result = USER_CHANGED;
+		return;
+	}
+	/* Memory is read while the guest runs: the process may have become another meanwhile. */
+	found->identity = before;
+	if (!verify(&self->programs, work->root, found, &address_space) ||
+	    !is_same_program(&work->identity, &found->identity))
+		return;
+	work->result = USER_LOOKED;
+	for (size_t i = 0; walk.complete && i < work->count; i++)
+		if (work->marks[i] == USER_NEW && self->reads_left)
+			work->marks[i] = USER_MISSED;
+}
+
+static int compare_work(const void *left, const void *right)
+{
+	const struct user_work *a = left, *b = right;
+
+	return a->process < b->process ? -1 : a->process > b->process;
+}
+
+bool user_resolver_look(struct user_resolver *self, struct guest_view *view, uint64_t now,
+			struct user_work *work, size_t count)
+{
+	struct search search = {.work = work, .count = count};
+
+	if (!guest_view_programs(view, &self->programs))
+		return false;
+	search.found = calloc(count ? count : 1, sizeof(*search.found));
+	if (!search.found)
+		return false;
+	self->now = now;
+	self->reads_left = FILE_READS_MAX;
+	qsort(work, count, sizeof(*work), compare_work);
+	/* A list that changes meanwhile ends early: what was not found is looked for again. */
+	linux_task_walk(&self->programs.tasks, self->programs.memory, TASKS_MAX, see_task, &search,
+			NULL);
+	for (size_t i = 0; i < count; i++)
+		look_at(self, &work[i], &search.found[i]);
+	free(search.found);
+	return true;
+}
+
+bool user_resolver_isolated(const struct user_resolver *self)
+{
+	return self->programs.tasks.isolated;
+}

@@ -1,0 +1,80 @@
+/* Looks up addresses of user programs in a guest's processes as they are now: task, mm_struct,
+ * mappings, files and their symbols. Private to sampler/; the part of user_namer.h that reads the
+ * guest. One thread at a time; allocates; everything it reads is untrusted and every loop bounded.
+ */
+#ifndef SAMPLER_USER_RESOLVER_H
+#define SAMPLER_USER_RESOLVER_H
+
+#include "sampler/guest_view.h"
+#include "sampler/user_words.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define USER_FILES_MAX 64u                       /* whose symbols are kept */
+#define USER_FILE_BYTES_MAX (UINT64_C(96) << 20) /* of their symbols together */
+#define USER_PLACES_MAX 256u                     /* mappings that were named in a generation */
+
+/* Which program it is, beyond its page tables: a stack's place is random, a task_struct and an
+ * mm_struct are reused, all three at once hardly. */
+struct user_identity {
+	uint64_t mm;
+	uint64_t leader;
+	uint64_t start_time;
+	uint64_t stack;
+};
+
+/* A mapping of a generation that is in the trace. */
+struct user_place {
+	uint64_t start;
+	uint64_t end;
+	uint64_t identity; /* of the file, or of the kind of memory */
+};
+
+enum user_result {
+	USER_WAITING, /* not looked at */
+	USER_GONE,    /* no such process, or with other page tables */
+	USER_CHANGED, /* another program than before */
+	USER_LOOKED,  /* results are in `words`, `marks`, `places` */
+};
+
+enum user_mark {
+	USER_NEW,     /* not looked up yet */
+	USER_MISSED,  /* not in any mapping, or in one that could not be read, once */
+	USER_MAPPED,  /* in a mapping, no function known */
+	USER_NAMED,   /* has a function's name */
+	USER_NOWHERE, /* given up */
+};
+
+/* One generation to be looked at. */
+struct user_work {
+	uint64_t number; /* of the generation */
+	uint64_t process;
+	uint64_t root; /* page tables, from the sample: bit 12 may be set */
+	bool identity_known;
+	struct user_identity identity;
+	struct user_place *places; /* room for USER_PLACES_MAX */
+	unsigned place_count;
+	uint64_t *addresses;
+	uint8_t *marks; /* enum user_mark, by address */
+	size_t count;
+	enum user_result result;
+	struct user_words words; /* records; their times are filled in later */
+};
+
+struct user_resolver;
+
+struct user_resolver *user_resolver_create(void);
+void user_resolver_destroy(struct user_resolver *resolver);
+
+/* Looks at `count` generations, all of different processes, and changes their order. `now` is of
+ * the samples' clock. False: this guest's processes cannot be looked into (yet). */
+bool user_resolver_look(struct user_resolver *resolver, struct guest_view *view, uint64_t now,
+			struct user_work *work, size_t count);
+
+/* After a look that was possible: user mode runs on page tables of its own, whose address differs
+ * in bit 12. */
+bool user_resolver_isolated(const struct user_resolver *resolver);
+
+#endif

@@ -1,0 +1,647 @@
+/* Names of user programs' functions over memory images of real guests: through the whole chain from
+ * a stopped vCPU to the reader of the trace, and what must not be named. */
+#include "sampler/user_namer.h"
+
+#include "base/cleanup.h"
+#include "fxt/writer.h"
+#include "profile/trace.h"
+#include "sampler/guest_view.h"
+#include "sampler/namer.h"
+#include "sampler/recorder.h"
+#include "sampler/session.h"
+#include "tests/unit/fake_target.h"
+#include "tests/unit/tasks_image.h"
+
+static struct tasks_image image;
+static struct fake_target fake;
+static struct guest_view *view;
+static struct user_namer *namer;
+static struct trace trace;
+static uint64_t *file;
+static size_t file_words;
+static uint64_t named_count;
+
+/* Threads of the guest. */
+
+struct thread {
+	uint64_t task;
+	uint64_t mm;
+	uint64_t root;
+	int32_t pid;
+	int32_t tid;
+};
+
+static struct thread threads[2048];
+static unsigned thread_count;
+
+static bool note_thread(void *context, const struct linux_task *task)
+{
+	struct address_space space;
+	struct thread *thread = &threads[thread_count];
+
+	(void)context;
+	if (!task->mm || !linux_mappings_space(&image.mappings, task->mm, &space))
+		return true;
+	*thread = (struct thread){.task = task->address,
+				  .mm = task->mm,
+				  .root = space.root,
+				  .pid = task->pid,
+				  .tid = task->tid};
+	return ++thread_count < ARRAY_SIZE(threads);
+}
+
+static const struct thread *thread_of(unsigned tid)
+{
+	for (unsigned i = 0; i < thread_count; i++)
+		if (threads[i].tid == (int32_t)tid)
+			return &threads[i];
+	return NULL;
+}
+
+/* A write into the private copy of the image. */
+static void forge(uint64_t address, uint64_t value)
+{
+	struct translation translation;
+
+	cr_assert_eq(guest_translate(&image.base.kernel.space, image.base.memory, gva(address),
+				     &translation),
+		     TRANSLATE_OK);
+	cr_assert_lt(translation.gpa.value, image.base.image.memory.size - 8);
+	memcpy(image.base.image.memory.bytes + translation.gpa.value, &value, sizeof(value));
+}
+
+static uint64_t peek(uint64_t address)
+{
+	uint64_t value;
+
+	cr_assert(prepared_image_read(&image.base, address, &value, sizeof(value)));
+	return value;
+}
+
+static bool open_image(const char *name)
+{
+	bool known[IMAGE_CPUS];
+
+	if (!tasks_image_init(&image, name))
+		return false;
+	cr_assert_eq(mprotect(image.base.image.memory.bytes, image.base.image.memory.size,
+			      PROT_READ | PROT_WRITE),
+		     0);
+	fake_target_init(&fake, 1);
+	fake.image = image.base.memory;
+	fake.cpus = image.base.image.cpus;
+	view = guest_view_of(&fake.target);
+	memset(known, true, sizeof(known));
+	for (int i = 0; i < 3; i++)
+		guest_view_learn(view, image.base.image.cpus, known, image.base.image.cpu_count,
+				 NULL);
+	cr_assert(view->programs_known && view->settled, "%s", view->no_programs.text);
+	thread_count = 0;
+	linux_task_walk(&view->tasks, image.base.memory, 65536, note_thread, NULL, NULL);
+	cr_assert_gt(thread_count, 40);
+	namer = user_namer_create(view);
+	file_words = 0;
+	named_count = 0;
+	file = calloc(1 << 20, sizeof(*file));
+	file_words = fxt_write_preamble(file, FXT_PREAMBLE_WORDS);
+	return true;
+}
+
+static void close_image(void)
+{
+	free(file);
+	user_namer_destroy(namer);
+	fake_target_deinit(&fake);
+	tasks_image_deinit(&image);
+}
+
+/* The first image; skips when there is none. */
+static void open_any(void)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = tasks_image_list(names);
+
+	for (unsigned i = 0; i < count; i++)
+		if (open_image(names[i]))
+			return;
+	cr_skip_test("no image is whole");
+}
+
+/* A frame of a known call tree. */
+struct truth {
+	struct thread thread;
+	uint64_t address; /* in the function */
+	char name[64];
+};
+
+static unsigned read_truth(struct truth *truth, unsigned capacity)
+{
+	AUTO_FREE char *text = tasks_image_text(image.base.name, "calltrees", NULL);
+	unsigned count = 0;
+	char *rest, *words;
+
+	cr_assert(text);
+	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		unsigned tid;
+		const struct thread *thread;
+
+		if (sscanf(line, "%*u %u", &tid) != 1 || strstr(line, " ext4 ") ||
+		    !(thread = thread_of(tid)))
+			continue;
+		for (char *word = strtok_r(line, " ", &words); word;
+		     word = strtok_r(NULL, " ", &words)) {
+			char *at = strchr(word, '@');
+
+			if (!at || *word == '?' || at[1] == '?' || count == capacity)
+				continue;
+			*at = 0;
+			truth[count] = (struct truth){.thread = *thread,
+						      .address = strtoull(at + 1, NULL, 16) - 1};
+			snprintf(truth[count++].name, sizeof(truth[0].name), "%s", word);
+		}
+	}
+	return count;
+}
+
+static bool symbol_is(const struct trace_symbol *symbol, const char *name)
+{
+	return symbol && symbol->name_bytes == strlen(name) &&
+	       !memcmp(symbol->name, name, symbol->name_bytes);
+}
+
+/* From a stopped vCPU to the trace's reader. */
+
+static void wait_for_ticks(gp_sampler_t *session)
+{
+	gp_sampler_totals_t totals = {0};
+	uint64_t before;
+
+	cr_assert_eq(gp_sampler_totals(session, 0, &totals), GP_OK);
+	before = totals.full;
+	while (totals.full < before + 3) {
+		nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+		gp_sampler_totals(session, 0, &totals);
+	}
+}
+
+static void check_whole_chain(const char *name)
+{
+	static struct truth truth[1024];
+	const gp_sampler_config_t sampling = {.size = sizeof(sampling),
+					      .period_ns = 500000,
+					      .max_depth = 16,
+					      .ring_bytes = 1 << 20};
+	struct recorder_config config = {.target = &fake.target, .depth = 16};
+	struct linux_task_cpu remembered = {0};
+	struct recorder_summary summary;
+	struct recorder *recorder;
+	struct fxt_sample sample;
+	struct linux_task task;
+	struct error error = {0};
+	struct guest_cpu cpu;
+	gp_sampler_t *session;
+	uint64_t ticks, seen = 0, wrong = 0;
+	unsigned count;
+	char path[64];
+
+	if (!open_image(name))
+		return;
+	count = read_truth(truth, ARRAY_SIZE(truth));
+	cr_assert_gt(count, 150, "%s: %u", name, count);
+	cpu = image.base.image.cpus[0];
+	fake.cpus = &cpu;
+	cr_assert_eq(
+		linux_task_current(&view->tasks, image.base.memory, NULL, &cpu, &remembered, &task),
+		LINUX_TASK_FOUND);
+	config.fd = memfd_create("trace", MFD_CLOEXEC);
+	cr_assert_eq(gp_sampler_create(&fake.target, 0, &sampling, &session), GP_OK);
+	config.session = session;
+	cr_assert_eq(recorder_start(&config, &recorder, &error), GP_OK, "%s", error.text);
+	for (unsigned i = 0; i < count; i++) {
+		/* The vCPU runs that thread, in user mode, in that function. */
+		forge(remembered.offset + view->tasks.current, truth[i].thread.task);
+		cpu.cpl = 3;
+		cpu.cs.selector |= 3;
+		cpu.rip = truth[i].address;
+		cpu.gpr[GUEST_RSP] = cpu.gpr[GUEST_RBP] = 0;
+		cpu.cr3 = truth[i].thread.root | (view->tasks.isolated ? 0x1000 : 0) | 5;
+		cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
+		wait_for_ticks(session);
+		cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
+	}
+	recorder_finish(recorder, "tested", &summary);
+	cr_assert_eq(summary.problem.status, GP_OK, "%s", summary.problem.text);
+	cr_assert_eq(summary.no_programs.status, GP_OK, "%s", summary.no_programs.text);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", config.fd);
+	cr_assert_eq(trace_open(path, &trace, &error), GP_OK, "%s", error.text);
+	cr_assert_eq(trace.info.bad_records, 0);
+	while (trace_next_sample(&trace, &sample, &ticks)) {
+		const struct trace_symbol *symbol = trace_find_symbol(&trace, &sample, 0);
+		const struct trace_symbol *mapping = trace_find_mapping(&trace, &sample, 0);
+
+		if (sample.mode != FXT_MODE_GUEST_USER)
+			continue;
+		cr_assert(sample.flags & FXT_SAMPLE_PROCESS);
+		for (unsigned i = 0; i < count; i++) {
+			if ((uint32_t)truth[i].thread.tid != sample.thread ||
+			    truth[i].address != sample.stack[0])
+				continue;
+			seen++;
+			wrong += !symbol_is(symbol, truth[i].name);
+			cr_expect(symbol_is(symbol, truth[i].name),
+				  "%s: %llu: %#llx is %.*s not %s", name,
+				  (unsigned long long)sample.process,
+				  (unsigned long long)sample.stack[0],
+				  symbol ? (int)symbol->name_bytes : 1, symbol ? symbol->name : "?",
+				  truth[i].name);
+			cr_assert(mapping && mapping->name[0] == '[' && mapping->name_bytes > 4);
+			break;
+		}
+	}
+	cr_assert_geq(seen, 3 * (uint64_t)count);
+	cr_assert_eq(wrong, 0);
+	cr_assert_eq(summary.unnamed, 0, "%llu of %llu", (unsigned long long)summary.unnamed,
+		     (unsigned long long)summary.addresses);
+	cr_log_info("%s: %u frames of %zu programs in %zu bytes", name, count, trace.program_count,
+		    trace.info.bytes);
+	trace_close(&trace);
+	gp_sampler_close(session);
+	close(config.fd);
+	close_image();
+}
+
+Test(user_namer, call_trees_have_their_names_in_the_trace, .timeout = 300)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = tasks_image_list(names);
+
+	for (unsigned i = 0; i < count; i++)
+		check_whole_chain(names[i]);
+}
+
+/* Samples by hand. */
+
+static struct fxt_sample sample_of(const struct thread *thread, uint64_t time,
+				   const uint64_t *address)
+{
+	return (struct fxt_sample){.flags = FXT_SAMPLE_PROCESS | FXT_SAMPLE_THREAD |
+					    FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_STACK |
+					    FXT_SAMPLE_MODE | FXT_SAMPLE_ADDRESS_SPACE,
+				   .process = (uint32_t)thread->pid,
+				   .thread = (uint32_t)thread->tid,
+				   .timestamp = time,
+				   .mode = FXT_MODE_GUEST_USER,
+				   .stack = address,
+				   .depth = 1,
+				   .address_space = thread->root};
+}
+
+static bool see(const struct thread *thread, uint64_t time, uint64_t address)
+{
+	struct fxt_sample sample = sample_of(thread, time, &address);
+
+	return user_namer_see_sample(namer, &sample);
+}
+
+static void keep_words(void *context, const uint64_t *words, size_t count)
+{
+	(void)context;
+	cr_assert_lt(file_words + count, (size_t)1 << 20);
+	memcpy(file + file_words, words, count * 8);
+	file_words += count;
+}
+
+static void count_named(void *context, uint64_t address)
+{
+	(void)context;
+	named_count += address != 0;
+}
+
+static void write_out(void)
+{
+	user_namer_write(namer,
+			 &(struct user_namer_output){.write = keep_words, .named = count_named});
+}
+
+static void look(void)
+{
+	user_namer_resolve(namer);
+	write_out();
+}
+
+static void read_back(void)
+{
+	int fd = memfd_create("trace", MFD_CLOEXEC);
+	struct error error = {0};
+	char path[64];
+
+	cr_assert_eq(write(fd, file, file_words * 8), (ssize_t)(file_words * 8));
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	cr_assert_eq(trace_open(path, &trace, &error), GP_OK, "%s", error.text);
+	cr_assert(!trace.info.bad_records && !trace.info.broken);
+	close(fd);
+}
+
+static const struct trace_symbol *name_at(const struct thread *thread, uint64_t time,
+					  uint64_t address)
+{
+	struct fxt_sample sample = sample_of(thread, time, &address);
+
+	return trace_find_symbol(&trace, &sample, 0);
+}
+
+/* A process of one known frame. */
+static struct truth one_frame(void)
+{
+	static struct truth truth[1024];
+	unsigned count = read_truth(truth, ARRAY_SIZE(truth));
+
+	cr_assert_gt(count, 0);
+	return truth[0];
+}
+
+/* A thread of another process. */
+static struct thread another(const struct thread *thread)
+{
+	for (unsigned i = 0; i < thread_count; i++)
+		if (threads[i].pid > 1 && threads[i].pid != thread->pid &&
+		    threads[i].root != thread->root)
+			return threads[i];
+	cr_assert_fail("one process only");
+	return threads[0];
+}
+
+Test(user_namer, a_process_with_other_page_tables_gets_no_names, .timeout = 60)
+{
+	struct truth truth;
+	struct thread strange;
+
+	open_any();
+	truth = one_frame();
+	strange = truth.thread;
+	strange.root = another(&truth.thread).root;
+	cr_assert(see(&strange, boot_time_ns(), truth.address));
+	for (int i = 0; i < 5; i++)
+		look();
+	read_back();
+	cr_assert_eq(trace.program_count, 0);
+	cr_assert_eq(named_count, 0);
+	trace_close(&trace);
+	/* Nor does one that is not there. */
+	strange.pid = 4000000;
+	cr_assert(see(&strange, boot_time_ns(), truth.address));
+	look();
+	read_back();
+	cr_assert_eq(trace.program_count, 0);
+	trace_close(&trace);
+	close_image();
+}
+
+Test(user_namer, after_exec_the_names_before_it_do_not_hold, .timeout = 60)
+{
+	uint64_t start = boot_time_ns() - 1000000;
+	struct truth truth;
+	struct thread old;
+
+	open_any();
+	truth = one_frame();
+	old = truth.thread;
+	old.root = another(&truth.thread).root;
+	cr_assert(see(&old, start, truth.address));
+	cr_assert(see(&truth.thread, start + 100, truth.address));
+	/* From another vCPU, read later. */
+	cr_assert_not(see(&old, start + 50, truth.address));
+	cr_assert_not(see(&truth.thread, start + 90, truth.address));
+	look();
+	read_back();
+	cr_assert(symbol_is(name_at(&truth.thread, start + 100, truth.address), truth.name));
+	cr_assert(symbol_is(name_at(&truth.thread, start + 90, truth.address), truth.name));
+	cr_assert(symbol_is(name_at(&truth.thread, start + 5000, truth.address), truth.name));
+	cr_assert_null(name_at(&truth.thread, start + 89, truth.address));
+	cr_assert_null(name_at(&old, start, truth.address));
+	cr_assert_null(name_at(&old, start + 5000, truth.address));
+	cr_assert_eq(named_count, 1);
+	trace_close(&trace);
+	close_image();
+}
+
+Test(user_namer, a_program_between_on_other_tables_separates_two_on_the_same, .timeout = 60)
+{
+	uint64_t start = boot_time_ns() - 1000000;
+	struct truth truth;
+	struct thread other;
+
+	open_any();
+	truth = one_frame();
+	other = truth.thread;
+	other.root = another(&truth.thread).root;
+	cr_assert(see(&truth.thread, start, truth.address));
+	cr_assert(see(&other, start + 100, truth.address));
+	cr_assert(see(&truth.thread, start + 200, truth.address));
+	look();
+	read_back();
+	cr_assert_null(name_at(&truth.thread, start, truth.address));
+	cr_assert_null(name_at(&truth.thread, start + 199, truth.address));
+	cr_assert(symbol_is(name_at(&truth.thread, start + 200, truth.address), truth.name));
+	trace_close(&trace);
+	close_image();
+}
+
+Test(user_namer, a_new_name_begins_a_new_program, .timeout = 60)
+{
+	uint64_t start = boot_time_ns() - 1000000;
+	struct truth truth;
+	uint64_t process;
+
+	open_any();
+	truth = one_frame();
+	process = (uint64_t)truth.thread.pid;
+	user_namer_see_name(namer, process, "sh", 2);
+	cr_assert(see(&truth.thread, start, truth.address));
+	look(); /* named by now */
+	user_namer_see_name(namer, process, "sh", 2);
+	cr_assert_not(see(&truth.thread, start + 10, truth.address));
+	user_namer_see_name(namer, process, "python3", 7);
+	cr_assert(see(&truth.thread, start + 100, truth.address + 1));
+	write_out();
+	read_back();
+	/* The old names have ended although nothing new has been found yet. */
+	cr_assert(symbol_is(name_at(&truth.thread, start + 99, truth.address), truth.name));
+	cr_assert_null(name_at(&truth.thread, start + 100, truth.address));
+	trace_close(&trace);
+	look();
+	read_back();
+	cr_assert_not_null(name_at(&truth.thread, start + 100, truth.address + 1));
+	trace_close(&trace);
+	close_image();
+}
+
+Test(user_namer, another_program_behind_the_same_tables_is_noticed, .timeout = 60)
+{
+	uint64_t first = boot_time_ns(), second, third, stack;
+	struct truth truth;
+
+	open_any();
+	truth = one_frame();
+	cr_assert(see(&truth.thread, first, truth.address));
+	look();
+	/* A stack somewhere else: it is not the same program any more. */
+	stack = truth.thread.mm + view->mappings.mm_stack_start;
+	forge(stack, peek(stack) + 4096);
+	second = boot_time_ns();
+	cr_assert_not(see(&truth.thread, second, truth.address));
+	look();
+	third = boot_time_ns();
+	cr_assert_not(see(&truth.thread, third, truth.address));
+	look();
+	read_back();
+	cr_assert(symbol_is(name_at(&truth.thread, first, truth.address), truth.name));
+	cr_assert_null(name_at(&truth.thread, second, truth.address));
+	cr_assert(symbol_is(name_at(&truth.thread, third, truth.address), truth.name));
+	cr_assert_eq(trace.program_count, 3);
+	trace_close(&trace);
+	close_image();
+}
+
+/* What is not a function of a file. */
+struct other_memory {
+	uint64_t vdso, jit, heap, stack;
+};
+
+static bool note_memory(void *context, const struct linux_mapping *mapping)
+{
+	struct other_memory *memory = context;
+
+	if (!strcmp(mapping->name, "[vdso]"))
+		memory->vdso = mapping->start;
+	if (mapping->kind == LINUX_MAPPING_ANONYMOUS && mapping->executable)
+		memory->jit = mapping->start;
+	if (mapping->kind == LINUX_MAPPING_HEAP)
+		memory->heap = mapping->start;
+	if (mapping->kind == LINUX_MAPPING_STACK)
+		memory->stack = mapping->end - 16;
+	return true;
+}
+
+Test(user_namer, memory_without_a_file_says_what_it_is, .timeout = 60)
+{
+	uint64_t now = boot_time_ns();
+	struct other_memory memory = {0};
+	const struct thread *thread = NULL;
+	const struct trace_symbol *symbol;
+	unsigned vdso = 0;
+
+	open_any();
+	for (unsigned i = 0; i < thread_count && !(memory.vdso && memory.jit && memory.heap); i++) {
+		memory = (struct other_memory){0};
+		thread = &threads[i];
+		linux_mappings_walk(&image.mappings, thread->mm, note_memory, &memory);
+	}
+	cr_assert(memory.vdso && memory.jit && memory.heap && memory.stack);
+	see(thread, now, memory.jit + 5);
+	see(thread, now, memory.heap + 5);
+	see(thread, now, memory.stack);
+	see(thread, now, 0x1234);
+	see(thread, now, UINT64_MAX);
+	for (uint64_t at = memory.vdso; at < memory.vdso + 0x2000; at += 16)
+		see(thread, now, at);
+	look();
+	read_back();
+	cr_assert(symbol_is(name_at(thread, now, memory.jit + 5), "[jit]"));
+	cr_assert(symbol_is(name_at(thread, now, memory.heap + 5), "[heap]"));
+	cr_assert(symbol_is(name_at(thread, now, memory.stack), "[stack]"));
+	cr_assert_null(name_at(thread, now, 0x1234));
+	cr_assert_null(name_at(thread, now, UINT64_MAX));
+	for (uint64_t at = memory.vdso; at < memory.vdso + 0x2000; at += 16) {
+		symbol = name_at(thread, now, at);
+		cr_assert_not_null(symbol);
+		vdso += symbol_is(symbol, "__vdso_clock_gettime");
+		cr_assert(symbol->kind == FXT_SYMBOL_USER || symbol_is(symbol, "[vdso]"));
+	}
+	cr_assert_gt(vdso, 0);
+	trace_close(&trace);
+	close_image();
+}
+
+/* Mappings as Fuchsia's records: whose, where, of which file. */
+Test(user_namer, modules_and_mappings_are_in_the_trace, .timeout = 60)
+{
+	uint64_t now = boot_time_ns();
+	struct fxt_reader reader;
+	struct fxt_record record;
+	unsigned modules = 0, mappings = 0;
+	struct truth truth;
+
+	open_any();
+	truth = one_frame();
+	see(&truth.thread, now, truth.address);
+	look();
+	see(&truth.thread, now + 5, truth.address + 1); /* in the same mapping */
+	look();
+	cr_assert_eq(fxt_reader_init(&reader, file, file_words * 8, NULL), GP_OK);
+	while (fxt_reader_next(&reader, &record)) {
+		if (record.kind == FXT_KIND_MODULE) {
+			const struct fxt_module *module = &record.module;
+
+			modules++;
+			cr_assert_eq(module->timestamp, now);
+			cr_assert_eq(module->thread.process, (uint32_t)truth.thread.pid);
+			cr_assert(module->name.length > 5 &&
+				  !memcmp(module->name.text, "/bin/", 5));
+			cr_assert_eq(module->build_id.length, 20);
+		}
+		if (record.kind == FXT_KIND_MMAP) {
+			const struct fxt_mmap *mapping = &record.mmap;
+
+			mappings++;
+			cr_assert_eq(mapping->timestamp, now);
+			cr_assert(truth.address >= mapping->start &&
+				  truth.address - mapping->start < mapping->range);
+			cr_assert_eq(mapping->flags, 5);
+			cr_assert(!mapping->vaddr || mapping->vaddr <= mapping->start);
+		}
+	}
+	fxt_reader_deinit(&reader);
+	cr_assert_eq(modules, 1);
+	cr_assert_eq(mappings, 1);
+	close_image();
+}
+
+Test(user_namer, more_than_it_takes_is_left_out_and_costs_bounded_memory, .timeout = 120)
+{
+	uint64_t now = boot_time_ns();
+	struct thread thread = {.pid = 1, .tid = 1};
+	struct truth truth;
+
+	open_any();
+	truth = one_frame();
+	/* A process for each sample; programs without end in one; addresses without end. */
+	for (uint32_t i = 1; i < 5 * USER_PROCESSES_MAX; i++) {
+		thread.pid = (int32_t)i + 100000;
+		thread.root = (uint64_t)i << 13;
+		see(&thread, now + i, i);
+	}
+	thread.pid = 99999;
+	for (uint32_t i = 1; i < 5000; i++) {
+		thread.root = (uint64_t)(i % 77) << 13;
+		see(&thread, now + i, i);
+	}
+	for (uint64_t i = 1; i < 3 * USER_PROGRAM_ADDRESSES_MAX; i++)
+		see(&thread, now + 5000, i << 4);
+	for (uint64_t i = 1; i < 3 * (uint64_t)USER_ADDRESSES_MAX; i++) {
+		thread.pid = (int32_t)(200000 + i % 40);
+		thread.root = (uint64_t)thread.pid << 13;
+		see(&thread, now + 100000 + i, i << 4);
+	}
+	look();
+	/* What is real is still found. */
+	now = boot_time_ns() + 1000000000;
+	see(&truth.thread, now, truth.address);
+	for (int i = 0; i < 1000 && !named_count; i++)
+		look();
+	cr_assert_eq(named_count, 1);
+	read_back();
+	cr_assert(symbol_is(name_at(&truth.thread, now, truth.address), truth.name));
+	trace_close(&trace);
+	close_image();
+}
