@@ -88,13 +88,122 @@ static void copy_text(const struct fxt_event *event, const char *name, char out[
 	out[length] = 0;
 }
 
-static void see_event(struct trace *trace, const struct fxt_event *event)
+static bool see_lost(struct trace *trace, const struct fxt_event *event,
+		     const struct fxt_drops *drops)
+{
+	uint64_t vcpu = event->thread.thread - fxt_vcpu_thread(0);
+	struct trace_lost *lost;
+
+	trace->info.dropped_records += drops->records;
+	if (trace->lost_count == trace->lost_capacity) {
+		size_t capacity = trace->lost_capacity ? trace->lost_capacity * 2 : 64;
+
+		lost = realloc(trace->lost, capacity * sizeof(*lost));
+		if (!lost)
+			return false;
+		trace->lost = lost;
+		trace->lost_capacity = capacity;
+	}
+	lost = &trace->lost[trace->lost_count++];
+	*lost = (struct trace_lost){
+		.begin_ns = fxt_reader_nanoseconds(&trace->reader, event->timestamp),
+		.end_ns = fxt_reader_nanoseconds(&trace->reader, event->extra),
+		.records = drops->records,
+		.bytes = drops->bytes,
+		.vcpu = event->thread.process == FXT_VCPU_PROCESS && vcpu < UINT32_MAX
+				? (uint32_t)vcpu
+				: UINT32_MAX,
+	};
+	if (lost->end_ns < lost->begin_ns)
+		lost->end_ns = lost->begin_ns;
+	return true;
+}
+
+static int compare_lost(const void *left, const void *right)
+{
+	const struct trace_lost *a = left, *b = right;
+
+	if (a->begin_ns != b->begin_ns)
+		return a->begin_ns < b->begin_ns ? -1 : 1;
+	return a->vcpu < b->vcpu ? -1 : a->vcpu > b->vcpu;
+}
+
+static int compare_names(const void *left, const void *right)
+{
+	const struct trace_name *a = left, *b = right;
+
+	if (a->id != b->id)
+		return a->id < b->id ? -1 : 1;
+	return a->offset < b->offset ? -1 : a->offset > b->offset;
+}
+
+/* Sorts, and leaves out what says the same again: a recorder repeats names. */
+static void settle_names(struct trace_names *names)
+{
+	size_t kept = 0;
+
+	if (names->count)
+		qsort(names->entries, names->count, sizeof(*names->entries), compare_names);
+	for (size_t i = 0; i < names->count; i++) {
+		const struct trace_name *name = &names->entries[i];
+		const struct trace_name *last = kept ? &names->entries[kept - 1] : NULL;
+
+		if (last && last->id == name->id && last->process == name->process &&
+		    last->name_bytes == name->name_bytes &&
+		    !memcmp(last->name, name->name, name->name_bytes))
+			continue;
+		names->entries[kept++] = *name;
+	}
+	names->count = kept;
+}
+
+static bool add_name(struct trace_names *names, const struct trace_name *name)
+{
+	/* Repetitions make room before more is asked for: what is kept grows with the names. */
+	if (names->count == names->capacity) {
+		size_t capacity = names->capacity ? names->capacity * 2 : 256;
+		struct trace_name *entries;
+
+		settle_names(names);
+		if (names->count >= names->capacity / 2) {
+			entries = realloc(names->entries, capacity * sizeof(*entries));
+			if (!entries)
+				return false;
+			names->entries = entries;
+			names->capacity = capacity;
+		}
+	}
+	names->entries[names->count++] = *name;
+	return true;
+}
+
+static bool see_object(struct trace *trace, const struct fxt_kernel_object *object, size_t offset)
+{
+	struct trace_name name = {
+		.id = object->koid,
+		.offset = offset,
+		.name = object->name.text ? object->name.text : "",
+		.name_bytes = object->name.length,
+	};
+
+	if (object->type == FXT_OBJECT_PROCESS)
+		return add_name(&trace->processes, &name);
+	if (object->type != FXT_OBJECT_THREAD)
+		return true;
+	for (size_t i = 0; i < object->argument_count; i++)
+		if (object->arguments[i].type == FXT_ARGUMENT_KOID &&
+		    fxt_string_is(&object->arguments[i].name, "process"))
+			name.process = object->arguments[i].u64;
+	return add_name(&trace->threads, &name);
+}
+
+static bool see_event(struct trace *trace, const struct fxt_event *event)
 {
 	struct trace_info *info = &trace->info;
 	struct fxt_drops drops;
 
 	if (fxt_event_is_drops(event, &drops)) {
-		info->dropped_records += drops.records;
+		return see_lost(trace, event, &drops);
 	} else if (fxt_metadata_is(event, FXT_SESSION)) {
 		copy_text(event, FXT_SESSION_VERSION, info->version);
 		copy_text(event, FXT_SESSION_TICK_SOURCE, info->tick_source);
@@ -110,6 +219,7 @@ static void see_event(struct trace *trace, const struct fxt_event *event)
 		copy_text(event, FXT_SESSION_END_REASON, info->end_reason);
 		info->complete = true;
 	}
+	return true;
 }
 
 static bool see_symbols(struct trace *trace, const struct fxt_blob *blob)
@@ -123,8 +233,14 @@ static bool see_symbols(struct trace *trace, const struct fxt_blob *blob)
 	return true;
 }
 
-static void see_sample(struct trace_info *info, const struct fxt_sample *sample)
+static void see_sample(struct trace *trace, const struct fxt_sample *sample, size_t offset)
 {
+	struct trace_lane *lane = &trace->lanes[sample->vcpu % TRACE_VCPUS_MAX];
+	struct trace_info *info = &trace->info;
+
+	if (!lane->used)
+		lane->first = offset;
+	lane->used = true;
 	/* A record without a time is no tick: it closes partial records and nothing else. */
 	if (!(sample->flags & FXT_SAMPLE_TIMESTAMP))
 		return;
@@ -165,17 +281,25 @@ static gp_status_t look_through(struct trace *trace, struct error *error)
 	trace->reading = true;
 	while (fxt_reader_next(&trace->reader, &record)) {
 		struct fxt_sample sample;
+		bool room = true;
 
 		if (record.kind == FXT_KIND_EVENT)
-			see_event(trace, &record.event);
-		else if (record.kind == FXT_KIND_BLOB && fxt_blob_is_symbols(&record.blob) &&
-			 !see_symbols(trace, &record.blob))
-			return error_set(error, GP_ERR_NO_MEMORY, "no memory for the symbols");
+			room = see_event(trace, &record.event);
+		else if (record.kind == FXT_KIND_KERNEL_OBJECT)
+			room = see_object(trace, &record.object, record.offset);
+		else if (record.kind == FXT_KIND_BLOB && fxt_blob_is_symbols(&record.blob))
+			room = see_symbols(trace, &record.blob);
 		else if (record.kind == FXT_KIND_BLOB && fxt_blob_is_sample(&record.blob) &&
 			 !fxt_sample_decode(&record.blob, &sample))
-			see_sample(&trace->info, &sample);
+			see_sample(trace, &sample, record.offset);
+		if (!room)
+			return error_set(error, GP_ERR_NO_MEMORY, "no memory for its names");
 	}
 	note_end(trace);
+	settle_names(&trace->processes);
+	settle_names(&trace->threads);
+	if (trace->lost_count)
+		qsort(trace->lost, trace->lost_count, sizeof(*trace->lost), compare_lost);
 	for (int group = 0; group < TRACE_SYMBOL_GROUPS; group++)
 		sort_symbols(&trace->symbols[group]);
 	trace_rewind(trace);
@@ -219,6 +343,9 @@ void trace_close(struct trace *trace)
 		fxt_reader_deinit(&trace->reader);
 	for (int group = 0; group < TRACE_SYMBOL_GROUPS; group++)
 		free(trace->symbols[group].entries);
+	free(trace->processes.entries);
+	free(trace->threads.entries);
+	free(trace->lost);
 	if (trace->bytes)
 		munmap(trace->bytes, trace->size);
 	memset(trace, 0, sizeof(*trace));
@@ -228,9 +355,28 @@ void trace_rewind(struct trace *trace)
 {
 	if (trace->reading)
 		fxt_reader_deinit(&trace->reader);
-	memset(trace->open, 0, sizeof(trace->open));
+	for (size_t vcpu = 0; vcpu < TRACE_VCPUS_MAX; vcpu++)
+		trace->lanes[vcpu].continuation = trace->lanes[vcpu].ticks = 0;
+	trace->position = 0;
 	/* It worked when the trace was opened; only memory can be missing now. */
 	trace->reading = fxt_reader_init(&trace->reader, trace->bytes, trace->size, NULL) == GP_OK;
+}
+
+bool trace_weigh_sample(struct trace_lane *lane, const struct fxt_sample *sample, uint64_t *ticks)
+{
+	if (sample->flags & FXT_SAMPLE_CONTINUATION) {
+		if (lane->continuation != sample->continuation)
+			lane->ticks = 0;
+		lane->continuation = sample->continuation;
+		lane->ticks++;
+		return false;
+	}
+	*ticks = sample->flags & FXT_SAMPLE_TIMESTAMP ? 1 : 0;
+	if ((sample->flags & FXT_SAMPLE_COMPLETION) && lane->continuation == sample->completion) {
+		*ticks += lane->ticks;
+		lane->ticks = 0;
+	}
+	return true;
 }
 
 bool trace_next_sample(struct trace *trace, struct fxt_sample *sample, uint64_t *ticks)
@@ -239,29 +385,63 @@ bool trace_next_sample(struct trace *trace, struct fxt_sample *sample, uint64_t 
 
 	while (trace->reading && fxt_reader_next(&trace->reader, &record)) {
 		struct fxt_sample found;
-		size_t vcpu;
 
 		if (record.kind != FXT_KIND_BLOB || !fxt_blob_is_sample(&record.blob) ||
 		    fxt_sample_decode(&record.blob, &found))
 			continue;
-		vcpu = found.vcpu % TRACE_VCPUS_MAX;
-		if (found.flags & FXT_SAMPLE_CONTINUATION) {
-			if (trace->open[vcpu].continuation != found.continuation)
-				trace->open[vcpu].ticks = 0;
-			trace->open[vcpu].continuation = found.continuation;
-			trace->open[vcpu].ticks++;
+		if (!trace_weigh_sample(&trace->lanes[found.vcpu % TRACE_VCPUS_MAX], &found, ticks))
 			continue;
-		}
-		*ticks = found.flags & FXT_SAMPLE_TIMESTAMP ? 1 : 0;
-		if ((found.flags & FXT_SAMPLE_COMPLETION) &&
-		    trace->open[vcpu].continuation == found.completion) {
-			*ticks += trace->open[vcpu].ticks;
-			trace->open[vcpu].ticks = 0;
-		}
+		trace->position = record.offset;
 		*sample = found;
 		return true;
 	}
 	return false;
+}
+
+static const struct trace_name *find_name(const struct trace_names *names, uint64_t id,
+					  size_t offset)
+{
+	size_t low = 0, high = names->count;
+
+	/* The first that is behind (id, offset). */
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		const struct trace_name *name = &names->entries[middle];
+
+		if (name->id < id || (name->id == id && name->offset <= offset))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low > 0 && names->entries[low - 1].id == id)
+		return &names->entries[low - 1];
+	return low < names->count && names->entries[low].id == id ? &names->entries[low] : NULL;
+}
+
+const struct trace_name *trace_process_name(const struct trace *trace, uint64_t process)
+{
+	return find_name(&trace->processes, process, trace->position);
+}
+
+const struct trace_name *trace_thread_name(const struct trace *trace, uint64_t thread)
+{
+	return find_name(&trace->threads, thread, trace->position);
+}
+
+bool trace_frame_is_user(const struct fxt_sample *sample, size_t frame)
+{
+	if (sample->mode == FXT_MODE_GUEST_USER)
+		return true;
+	return (sample->flags & FXT_SAMPLE_KERNEL_FRAMES) && frame >= sample->kernel_frames;
+}
+
+uint64_t trace_frame_address(const struct fxt_sample *sample, size_t frame)
+{
+	/* Where a program entered the kernel is where it stands, not where it returns to. */
+	bool exact = frame == 0 ||
+		     ((sample->flags & FXT_SAMPLE_KERNEL_FRAMES) && frame == sample->kernel_frames);
+
+	return sample->stack[frame] - (exact ? 0 : 1);
 }
 
 static const struct trace_symbol *find_in(const struct trace_symbols *symbols, uint64_t address)
@@ -287,16 +467,15 @@ static const struct trace_symbol *find_in(const struct trace_symbols *symbols, u
 const struct trace_symbol *trace_find_symbol(const struct trace *trace,
 					     const struct fxt_sample *sample, size_t frame)
 {
-	/* A return address is behind its call, which may be the function's last byte. */
-	uint64_t address = sample->stack[frame] - (frame ? 1 : 0);
-	bool kernel_mode = sample->mode != FXT_MODE_GUEST_USER;
+	uint64_t address = trace_frame_address(sample, frame);
+	bool user = trace_frame_is_user(sample, frame);
 	const struct trace_symbol *symbol = NULL;
 
-	if (address >= GUEST_KERNEL_HALF)
+	if (address >= GUEST_KERNEL_HALF && !user)
 		symbol = find_in(&trace->symbols[TRACE_SYMBOLS_KERNEL], address);
 	if (!symbol)
 		symbol = find_in(&trace->symbols[TRACE_SYMBOLS_FILE], address);
-	if (!symbol && kernel_mode && address < GUEST_KERNEL_HALF)
+	if (!symbol && !user && address < GUEST_KERNEL_HALF)
 		symbol = find_in(&trace->symbols[TRACE_SYMBOLS_BOOT], address);
 	return symbol;
 }

@@ -1,5 +1,5 @@
-/* A recorded trace, opened for reading: what it says about itself, its samples, and the names of
- * their addresses. Needs nothing but the file.
+/* A recorded trace, opened for reading: what it says about itself, its samples, the names of their
+ * addresses, and those of the guest's processes and threads. Needs nothing but the file.
  *
  * A trace whose end is cut, or that is damaged from some byte on, opens with what is good;
  * trace_info says so. The file's bytes are untrusted: names are escaped with trace_print_name().
@@ -62,6 +62,30 @@ struct trace_symbols {
 	size_t capacity;
 };
 
+/* What a process or thread was called from some byte of the file on. */
+struct trace_name {
+	uint64_t id;
+	size_t offset;
+	uint64_t process; /* of a thread; 0 where the file does not say */
+	uint32_t name_bytes;
+	const char *name; /* not terminated, untrusted; lies in the file */
+};
+
+struct trace_names {
+	struct trace_name *entries; /* sorted by id, then offset; equal neighbours left out */
+	size_t count;
+	size_t capacity;
+};
+
+/* Ticks of one vCPU that found no room in its ring between two times. */
+struct trace_lost {
+	uint64_t begin_ns;
+	uint64_t end_ns;
+	uint64_t records;
+	uint64_t bytes;
+	uint32_t vcpu; /* UINT32_MAX: the record names none */
+};
+
 enum trace_symbol_group {
 	TRACE_SYMBOLS_KERNEL, /* the guest kernel and its modules */
 	TRACE_SYMBOLS_FILE,   /* from files the user gave */
@@ -74,13 +98,21 @@ struct trace {
 	size_t size;
 	struct trace_info info;
 	struct trace_symbols symbols[TRACE_SYMBOL_GROUPS];
+	struct trace_names processes;
+	struct trace_names threads;
+	struct trace_lost *lost; /* sorted by begin_ns */
+	size_t lost_count;
+	size_t lost_capacity;
 	struct fxt_reader reader; /* of trace_next_sample() */
 	bool reading;
-	/* Partial samples whose stack is still to come, by vCPU. */
-	struct {
+	size_t position; /* of the sample given last: names are those that held there */
+	struct trace_lane {
+		bool used;    /* there are samples of this vCPU */
+		size_t first; /* the file offset of its first one */
+		/* Partial samples whose stack is still to come. */
 		uint64_t continuation;
 		uint64_t ticks;
-	} open[TRACE_VCPUS_MAX];
+	} lanes[TRACE_VCPUS_MAX]; /* by vCPU */
 };
 
 /* Maps and looks through the file. Errors name it: no such file, not a trace (with what it looks
@@ -95,7 +127,24 @@ void trace_close(struct trace *trace);
 bool trace_next_sample(struct trace *trace, struct fxt_sample *sample, uint64_t *ticks);
 void trace_rewind(struct trace *trace);
 
-/* The symbol that frame `frame` of the sample lies in, or NULL. */
+/* The step that both this and profile/merge.h make for each sample record of a vCPU, in order.
+ * False: a partial record, nothing to give yet. */
+bool trace_weigh_sample(struct trace_lane *lane, const struct fxt_sample *sample, uint64_t *ticks);
+
+/* What a process or thread was called at the sample that was given last; before its first name its
+ * first one, NULL when it has none. */
+const struct trace_name *trace_process_name(const struct trace *trace, uint64_t process);
+const struct trace_name *trace_thread_name(const struct trace *trace, uint64_t thread);
+
+/* True for a frame of the program that a kernel serves, false for one of the kernel itself. */
+bool trace_frame_is_user(const struct fxt_sample *sample, size_t frame);
+
+/* The address by which a frame is named: the one that was sampled, or, since a return address is
+ * behind its call, which may be the function's last byte, the byte before it. */
+uint64_t trace_frame_address(const struct fxt_sample *sample, size_t frame);
+
+/* The symbol that frame `frame` of the sample lies in, or NULL. The kernel's names go to the
+ * kernel's frames only, and its startup code's never to a program. */
 const struct trace_symbol *trace_find_symbol(const struct trace *trace,
 					     const struct fxt_sample *sample, size_t frame);
 

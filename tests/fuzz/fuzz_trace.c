@@ -1,6 +1,8 @@
-/* A trace may come from anybody: opening it, walking its samples and naming their frames must hold
- * for any bytes, and walking it twice must give the same. */
-#include "profile/trace.h"
+/* A trace may come from anybody: opening it, walking its samples in either order, naming their
+ * frames and tasks and adding them up must hold for any bytes. Walking it twice must give the same,
+ * and every tick must be in every sum. */
+#include "profile/merge.h"
+#include "profile/profile.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -14,7 +16,11 @@ static uint64_t walk(struct trace *trace)
 	uint64_t ticks, sum = 0;
 
 	while (trace_next_sample(trace, &sample, &ticks)) {
+		const struct trace_name *name = trace_process_name(trace, sample.process);
+
 		sum += ticks;
+		if (name && name->name_bytes)
+			sum += (uint8_t)name->name[name->name_bytes - 1];
 		for (size_t i = 0; i < sample.depth; i++) {
 			const struct trace_symbol *symbol = trace_find_symbol(trace, &sample, i);
 
@@ -23,6 +29,52 @@ static uint64_t walk(struct trace *trace)
 		}
 	}
 	return sum;
+}
+
+/* Reads the trace into a tree, with a filter that looks at every field, and merged by time: the
+ * ticks must be the same. */
+static void add_up(struct trace *trace)
+{
+	struct profile_options options = {
+		.owners = {OWNER_PROCESS, OWNER_THREAD, OWNER_VCPU, OWNER_GROUP},
+		.owner_count = 4,
+		.idle = true};
+	struct filter filter = {0};
+	struct profile_totals totals;
+	struct merge_entry entry;
+	struct call_tree tree, reversed;
+	struct frames frames;
+	struct merge merge;
+	uint64_t ticks = 0, last_ns = 0;
+
+	if (frames_init(&frames, NULL) || call_tree_init(&tree, NULL))
+		abort();
+	if (profile_read(trace, &options, &frames, &tree, &totals, NULL) ||
+	    tree.nodes[CALL_TREE_ROOT].total != totals.ticks)
+		abort();
+	if (call_tree_sort(&tree, NULL) || call_tree_reverse(&tree, &reversed, NULL) ||
+	    reversed.nodes[CALL_TREE_ROOT].total != totals.ticks)
+		abort();
+	call_tree_deinit(&reversed);
+	call_tree_deinit(&tree);
+	if (filter_set(&filter, "comm", "*a*", NULL) ||
+	    filter_set(&filter, "symbol", "*_*", NULL) || merge_init(&merge, trace, NULL))
+		abort();
+	while (merge_next(&merge, &entry)) {
+		if (entry.time_ns < last_ns)
+			abort();
+		last_ns = entry.time_ns;
+		if (entry.lost)
+			continue;
+		ticks += entry.ticks;
+		filter_takes(&filter, trace, &frames, &entry.sample);
+	}
+	if (ticks != totals.ticks)
+		abort();
+	merge_deinit(&merge);
+	filter_deinit(&filter);
+	frames_deinit(&frames);
+	trace_rewind(trace);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
@@ -37,6 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 		abort();
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (!trace_open(path, &trace, &error)) {
+		add_up(&trace);
 		first = walk(&trace);
 		trace_rewind(&trace);
 		if (walk(&trace) != first || trace.info.good_bytes > trace.info.bytes)

@@ -1,0 +1,265 @@
+#include "profile/frames.h"
+
+#include "base/address.h"
+#include "base/container.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Documentation/arch/x86/x86_64/mm.rst: "module mapping space". */
+#define MODULES_START UINT64_C(0xffffffffa0000000)
+#define MODULES_END UINT64_C(0xffffffffff000000)
+#define KNOWN_BITS 14
+/* Fibonacci hashing: 2^64 / golden ratio. */
+#define HASH_MULTIPLIER UINT64_C(0x9e3779b97f4a7c15)
+
+/* The frame of an address that was looked up before: most addresses come again and again. */
+struct frames_known {
+	uint64_t address;
+	uint32_t frame;
+	bool filled;
+	bool user;
+};
+
+static const char *const mode_names[FRAMES_MODES] = {"unknown", "guest user", "guest kernel",
+						     "halted",  "in VMM",     "not started"};
+static const char *const end_names[FRAMES_ENDS] = {"unknown",     "root",        "depth limit",
+						   "not present", "bad pointer", "outside memory",
+						   "no rule",     "not walked"};
+
+const char *frames_mode_name(uint64_t mode)
+{
+	return mode_names[mode < FRAMES_MODES ? mode : 0];
+}
+
+const char *frames_end_name(uint64_t end)
+{
+	return end_names[end < FRAMES_ENDS ? end : 0];
+}
+
+gp_status_t frames_init(struct frames *frames, struct error *error)
+{
+	*frames = (struct frames){.table_size = 1024, .capacity = 512};
+	frames->table = calloc(frames->table_size, sizeof(*frames->table));
+	frames->entries = calloc(frames->capacity, sizeof(*frames->entries));
+	frames->known = calloc((size_t)1 << KNOWN_BITS, sizeof(*frames->known));
+	if (frames->table && frames->entries && frames->known)
+		return GP_OK;
+	frames_deinit(frames);
+	return error_set(error, GP_ERR_NO_MEMORY, "no memory for the names of functions");
+}
+
+void frames_deinit(struct frames *frames)
+{
+	for (size_t i = 0; i < frames->count; i++)
+		free((char *)(uintptr_t)frames->entries[i].name);
+	free(frames->entries);
+	free(frames->table);
+	free(frames->known);
+	*frames = (struct frames){0};
+}
+
+static uint64_t hash_of(const struct frame *frame)
+{
+	/* FNV-1a over the name, then the small fields. */
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	for (uint32_t i = 0; i < frame->name_bytes; i++)
+		hash = (hash ^ (uint8_t)frame->name[i]) * UINT64_C(0x100000001b3);
+	hash ^= frame->id * HASH_MULTIPLIER + frame->kind;
+	return hash * HASH_MULTIPLIER;
+}
+
+static bool is_same(const struct frame *a, const struct frame *b)
+{
+	return a->kind == b->kind && a->id == b->id && a->is_unnamed == b->is_unnamed &&
+	       a->name_bytes == b->name_bytes && !memcmp(a->name, b->name, a->name_bytes);
+}
+
+/* The slot of the table where the frame is, or where it goes. */
+static uint32_t *find_slot(const struct frames *frames, const struct frame *frame)
+{
+	size_t at = (hash_of(frame) >> 20) & (frames->table_size - 1);
+
+	/* The table is never full: see grow(). */
+	while (frames->table[at] && !is_same(&frames->entries[frames->table[at] - 1], frame))
+		at = (at + 1) & (frames->table_size - 1);
+	return &frames->table[at];
+}
+
+static bool grow(struct frames *frames)
+{
+	size_t capacity = frames->capacity * 2, table_size = frames->table_size * 2;
+	struct frame *entries = realloc(frames->entries, capacity * sizeof(*entries));
+	uint32_t *table;
+
+	if (!entries)
+		return false;
+	frames->entries = entries;
+	table = calloc(table_size, sizeof(*table));
+	if (!table)
+		return false;
+	frames->capacity = capacity;
+	free(frames->table);
+	frames->table = table;
+	frames->table_size = table_size;
+	for (size_t i = 0; i < frames->count; i++)
+		*find_slot(frames, &entries[i]) = (uint32_t)i + 1;
+	return true;
+}
+
+uint32_t frames_intern(struct frames *frames, const struct frame *frame)
+{
+	struct frame *added;
+	uint32_t *slot;
+	char *name;
+
+	if (frames->failed)
+		return 0;
+	slot = find_slot(frames, frame);
+	if (*slot)
+		return *slot - 1;
+	name = malloc((size_t)frame->name_bytes + 1);
+	if (!name || frames->count >= UINT32_MAX - 1 ||
+	    (frames->count == frames->capacity && !grow(frames))) {
+		free(name);
+		frames->failed = true;
+		return 0;
+	}
+	slot = find_slot(frames, frame);
+	memcpy(name, frame->name, frame->name_bytes);
+	name[frame->name_bytes] = 0;
+	added = &frames->entries[frames->count++];
+	*added = *frame;
+	added->name = name;
+	*slot = (uint32_t)frames->count;
+	return *slot - 1;
+}
+
+static uint32_t intern_text(struct frames *frames, enum frame_kind kind, uint64_t id,
+			    const char *text, bool is_unnamed)
+{
+	return frames_intern(frames, &(struct frame){.name = text,
+						     .name_bytes = (uint32_t)strlen(text),
+						     .kind = (uint8_t)kind,
+						     .id = id,
+						     .is_unnamed = is_unnamed});
+}
+
+static uint32_t look_up(struct frames *frames, const struct trace *trace,
+			const struct fxt_sample *sample, size_t index)
+{
+	const struct trace_symbol *symbol = trace_find_symbol(trace, sample, index);
+	bool user = trace_frame_is_user(sample, index);
+	uint64_t address = trace_frame_address(sample, index);
+
+	if (symbol) {
+		enum frame_kind kind = user                                ? FRAME_USER
+				       : symbol->kind == FXT_SYMBOL_MODULE ? FRAME_MODULE
+				       : symbol->kind == FXT_SYMBOL_BOOT   ? FRAME_BOOT
+									   : FRAME_KERNEL;
+
+		return frames_intern(frames, &(struct frame){.name = symbol->name,
+							     .name_bytes = symbol->name_bytes,
+							     .kind = (uint8_t)kind});
+	}
+	if (user)
+		return intern_text(frames, FRAME_USER, 0, "[user]", true);
+	if (address >= MODULES_START && address < MODULES_END)
+		return intern_text(frames, FRAME_MODULE, 0, "[kernel module]", true);
+	if (address >= GUEST_KERNEL_HALF)
+		return intern_text(frames, FRAME_KERNEL, 0, "[kernel, no symbol]", true);
+	return intern_text(frames, FRAME_BOOT, 0, "[early boot, no symbol]", true);
+}
+
+uint32_t frames_of_address(struct frames *frames, const struct trace *trace,
+			   const struct fxt_sample *sample, size_t index)
+{
+	uint64_t address = trace_frame_address(sample, index);
+	bool user = trace_frame_is_user(sample, index);
+	struct frames_known *known =
+		&frames->known[(address * HASH_MULTIPLIER + user) >> (64 - KNOWN_BITS)];
+
+	if (frames->known_of != trace) {
+		memset(frames->known, 0, sizeof(*known) << KNOWN_BITS);
+		frames->known_of = trace;
+	}
+	if (!known->filled || known->address != address || known->user != user)
+		*known = (struct frames_known){address, look_up(frames, trace, sample, index), true,
+					       user};
+	return known->frame;
+}
+
+static uint32_t of_process(struct frames *frames, const struct trace *trace,
+			   const struct fxt_sample *sample, bool by_name)
+{
+	const struct trace_name *name;
+
+	if (!(sample->flags & FXT_SAMPLE_PROCESS))
+		return intern_text(frames, FRAME_PROCESS, FRAME_NO_ID, "[no process known]", true);
+	name = trace_process_name(trace, sample->process);
+	return frames_intern(frames, &(struct frame){.name = name ? name->name : "[no name known]",
+						     .name_bytes = name ? name->name_bytes : 15,
+						     .kind = FRAME_PROCESS,
+						     .id = by_name ? FRAME_NO_ID : sample->process,
+						     .is_unnamed = !name});
+}
+
+static uint32_t of_thread(struct frames *frames, const struct trace *trace,
+			  const struct fxt_sample *sample)
+{
+	const struct trace_name *name;
+
+	if (!(sample->flags & FXT_SAMPLE_THREAD))
+		return intern_text(frames, FRAME_THREAD, FRAME_NO_ID, "[no thread known]", true);
+	name = trace_thread_name(trace, sample->thread);
+	return frames_intern(frames, &(struct frame){.name = name ? name->name : "[no name known]",
+						     .name_bytes = name ? name->name_bytes : 15,
+						     .kind = FRAME_THREAD,
+						     .id = sample->thread,
+						     .is_unnamed = !name});
+}
+
+static uint32_t of_group(struct frames *frames, const struct trace *trace,
+			 const struct fxt_sample *sample)
+{
+	static const char *const groups[] = {
+		[FRAME_KERNEL] = "[kernel]",
+		[FRAME_MODULE] = "[kernel modules]",
+		[FRAME_BOOT] = "[early boot]",
+		[FRAME_USER] = "[user]",
+	};
+	uint32_t leaf;
+
+	if (!sample_is_running(sample))
+		return intern_text(frames, FRAME_GROUP, 0, "[not running]", false);
+	leaf = frames_of_address(frames, trace, sample, 0);
+	if (frames->failed)
+		return 0;
+	return intern_text(frames, FRAME_GROUP, 0, groups[frames->entries[leaf].kind], false);
+}
+
+uint32_t frames_of_owner(struct frames *frames, const struct trace *trace,
+			 const struct fxt_sample *sample, enum frame_owner owner)
+{
+	char text[32];
+
+	switch (owner) {
+	case OWNER_PROCESS:
+		return of_process(frames, trace, sample, false);
+	case OWNER_COMMAND:
+		return of_process(frames, trace, sample, true);
+	case OWNER_THREAD:
+		return of_thread(frames, trace, sample);
+	case OWNER_VCPU:
+		snprintf(text, sizeof(text), "vCPU %llu", (unsigned long long)sample->vcpu);
+		return intern_text(frames, FRAME_VCPU, sample->vcpu, text, false);
+	case OWNER_MODE:
+		return intern_text(frames, FRAME_MODE,
+				   sample->mode < FRAMES_MODES ? sample->mode : 0,
+				   frames_mode_name(sample->mode), false);
+	case OWNER_GROUP:
+	default:
+		return of_group(frames, trace, sample);
+	}
+}
