@@ -1,8 +1,8 @@
 /* A table of distinct keys of one fixed size: each gets a number, counted from 0, that stays.
  *
- * An entry is the key followed by whatever else the caller keeps of it, zero at first. Entries lie in
- * one array, in the order in which they came. The padding of a key takes part in comparisons: build
- * keys of whole words, or clear them first. One thread at a time.
+ * An entry is the key followed by whatever else the caller keeps of it, zero at first. Entries lie
+ * in one array, in the order in which they came. The padding of a key takes part in comparisons:
+ * build keys of whole words, or clear them first. One thread at a time.
  */
 #ifndef PROFILE_INTERN_H
 #define PROFILE_INTERN_H
@@ -18,7 +18,7 @@ struct intern {
 	size_t capacity;
 	size_t key_bytes;
 	size_t entry_bytes;
-	uint32_t *slots; /* number + 1; 0: free */
+	uint32_t *slots;   /* number + 1; 0: free */
 	size_t slot_count; /* a power of two, or 0 */
 };
 

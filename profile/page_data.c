@@ -1,39 +1,11 @@
 #include "profile/page_data.h"
 
-#include "base/address.h"
 #include "base/cleanup.h"
-#include "base/container.h"
-#include "fxt/metadata.h"
-#include "fxt/record.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Documentation/arch/x86/x86_64/mm.rst: "module mapping space". */
-#define MODULES_START UINT64_C(0xffffffffa0000000)
-#define MODULES_END UINT64_C(0xffffffffff000000)
-/* Longer names are cut: what a person reads is at the front. */
-#define TEXT_MAX 1000
 #define MARKS_MAX 5000
-#define DROPS_MAX 20000
-/* Addresses whose name is remembered. */
-#define KNOWN_BITS 14
-
-/* The key is the hash of a text and how many other texts have the same one. */
-struct page_text {
-	uint64_t hash;
-	uint64_t others;
-	size_t offset; /* in the pool */
-};
-
-struct known {
-	uint64_t address;
-	uint32_t name;
-	bool used;
-	bool inner;
-	bool user;
-	bool kernel_frame;
-};
 
 /* What is needed while a trace is read. */
 struct reading {
@@ -41,7 +13,6 @@ struct reading {
 	struct page_file *file;
 	struct trace *trace;
 	uint32_t file_number;
-	struct known known[1 << KNOWN_BITS];
 	/* The last stack, root first, and the nodes along it: the next one begins alike. */
 	uint64_t last_stack[FXT_SAMPLE_DEPTH_MAX];
 	uint32_t last_nodes[FXT_SAMPLE_DEPTH_MAX];
@@ -76,16 +47,6 @@ static bool append(struct page_array *array, const void *item, size_t item_bytes
 	return true;
 }
 
-static const struct page_text *text_entry(const struct page_data *data, uint32_t text)
-{
-	return (const struct page_text *)data->texts.entries + text;
-}
-
-const char *page_text(const struct page_data *data, uint32_t text)
-{
-	return (const char *)data->pool.items + text_entry(data, text)->offset;
-}
-
 static struct page_node *node_at(const struct page_data *data, uint32_t node)
 {
 	return (struct page_node *)data->nodes.entries + node;
@@ -96,23 +57,15 @@ static struct page_cell *cell_at(const struct page_data *data, uint32_t cell)
 	return (struct page_cell *)data->cells.entries + cell;
 }
 
-const char *page_node_text(const struct page_data *data, uint32_t node)
-{
-	const struct page_name *names = data->names.entries;
-
-	return page_text(data, names[node_at(data, node)->name].text);
-}
-
-/* Printable ASCII stays, any other byte becomes \xNN, as in the text report. */
-static size_t make_printable(const char *bytes, size_t size, char text[TEXT_MAX + 8])
+const char *page_print_name(const char *name, size_t bytes, char text[PAGE_NAME_MAX + 8])
 {
 	static const char digits[] = "0123456789abcdef";
 	size_t length = 0;
 
-	for (size_t i = 0; i < size; i++) {
-		unsigned char byte = (unsigned char)bytes[i];
+	for (size_t i = 0; i < bytes; i++) {
+		unsigned char byte = (unsigned char)name[i];
 
-		if (length >= TEXT_MAX) {
+		if (length >= PAGE_NAME_MAX) {
 			memcpy(text + length, "...", 3);
 			length += 3;
 			break;
@@ -127,55 +80,19 @@ static size_t make_printable(const char *bytes, size_t size, char text[TEXT_MAX 
 		text[length++] = digits[byte & 15];
 	}
 	text[length] = 0;
-	return length;
+	return text;
 }
 
-/* FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/ */
-static uint64_t hash_text(const char *text, size_t length)
+static uint32_t add_frame(struct page_data *data, const char *name, size_t bytes)
 {
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-	for (size_t i = 0; i < length; i++)
-		hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
-	return hash;
+	return frames_intern(&data->frames, &(struct frame){.name = name ? name : "",
+							    .name_bytes = (uint32_t)bytes,
+							    .kind = FRAME_GROUP});
 }
 
-static bool add_text(struct page_data *data, const char *bytes, size_t size, uint32_t *number)
+static bool add_node(struct page_data *data, uint32_t parent, uint32_t frame, uint32_t *number)
 {
-	char text[TEXT_MAX + 8];
-	size_t length = make_printable(bytes, size, text);
-	struct page_text key = {.hash = hash_text(text, length)};
-
-	if (!reserve(&data->pool, length + 1, 1))
-		return false;
-	for (;;) {
-		size_t before = data->texts.count;
-
-		if (!intern_add(&data->texts, &key, number))
-			return false;
-		if (data->texts.count > before)
-			break;
-		if (!strcmp(page_text(data, *number), text))
-			return true;
-		key.others++; /* ends at one that was not there before */
-	}
-	((struct page_text *)data->texts.entries)[*number].offset = data->pool.count;
-	memcpy((char *)data->pool.items + data->pool.count, text, length + 1);
-	data->pool.count += length + 1;
-	return true;
-}
-
-static bool add_name(struct page_data *data, const char *bytes, size_t size, enum page_kind kind,
-		     uint32_t *number)
-{
-	struct page_name key = {.kind = kind};
-
-	return add_text(data, bytes, size, &key.text) && intern_add(&data->names, &key, number);
-}
-
-static bool add_node(struct page_data *data, uint32_t parent, uint32_t name, uint32_t *number)
-{
-	struct page_node key = {.parent = parent, .name = name};
+	struct page_node key = {.parent = parent, .frame = frame};
 
 	return intern_add(&data->nodes, &key, number);
 }
@@ -183,19 +100,16 @@ static bool add_node(struct page_data *data, uint32_t parent, uint32_t name, uin
 gp_status_t page_data_create(bool with_times, struct page_data **out, struct error *error)
 {
 	struct page_data *data = calloc(1, sizeof(*data));
-	uint32_t name, root;
+	uint32_t root;
 
 	if (!data)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the samples");
 	data->with_times = with_times;
-	intern_init(&data->texts, 16, sizeof(struct page_text));
-	intern_init(&data->names, sizeof(struct page_name), sizeof(struct page_name));
 	intern_init(&data->nodes, 8, sizeof(struct page_node));
 	intern_init(&data->contexts, sizeof(struct page_context), sizeof(struct page_context));
 	intern_init(&data->cells, 8, sizeof(struct page_cell));
-	intern_init(&data->threads, 24, sizeof(struct page_thread));
-	if (!add_name(data, "all", 3, PAGE_KIND_OTHER, &name) ||
-	    !add_node(data, UINT32_MAX, name, &root)) {
+	if (frames_init(&data->frames, error) ||
+	    !add_node(data, UINT32_MAX, add_frame(data, "all", 3), &root)) {
 		page_data_destroy(data);
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the samples");
 	}
@@ -207,13 +121,10 @@ void page_data_destroy(struct page_data *data)
 {
 	if (!data)
 		return;
-	intern_deinit(&data->texts);
-	intern_deinit(&data->names);
+	frames_deinit(&data->frames);
 	intern_deinit(&data->nodes);
 	intern_deinit(&data->contexts);
 	intern_deinit(&data->cells);
-	intern_deinit(&data->threads);
-	free(data->pool.items);
 	free(data->times.items);
 	free(data->drops.items);
 	free(data->marks.items);
@@ -222,74 +133,12 @@ void page_data_destroy(struct page_data *data)
 	free(data);
 }
 
-static bool is_kernel_frame(const struct fxt_sample *sample, size_t frame)
-{
-	if (sample->flags & FXT_SAMPLE_KERNEL_FRAMES)
-		return frame < sample->kernel_frames;
-	return sample->stack[frame] >= GUEST_KERNEL_HALF || sample->mode != FXT_MODE_GUEST_USER;
-}
-
-/* What is known of an address without a symbol. The words are those of the text report. */
-static const char *unnamed(const struct fxt_sample *sample, size_t frame)
-{
-	uint64_t address = sample->stack[frame];
-
-	if (address >= MODULES_START && address < MODULES_END)
-		return "[kernel module]";
-	if (address >= GUEST_KERNEL_HALF)
-		return "[kernel, no symbol]";
-	if (sample->mode == FXT_MODE_GUEST_USER || !is_kernel_frame(sample, frame))
-		return "[user]";
-	return "[early boot, no symbol]";
-}
-
-static bool frame_name(struct reading *reading, const struct fxt_sample *sample, size_t frame,
-		       uint32_t *name)
-{
-	uint64_t address = sample->stack[frame];
-	bool user = sample->mode == FXT_MODE_GUEST_USER;
-	bool kernel_frame = is_kernel_frame(sample, frame);
-	/* Fibonacci hashing: 2^64 / golden ratio. */
-	struct known *known =
-		&reading->known[address * UINT64_C(0x9e3779b97f4a7c15) >> (64 - KNOWN_BITS)];
-	const struct trace_symbol *symbol;
-	const char *text;
-	size_t bytes;
-
-	if (known->used && known->address == address && known->inner == (frame > 0) &&
-	    known->user == user && known->kernel_frame == kernel_frame) {
-		*name = known->name;
-		return true;
-	}
-	symbol = trace_find_symbol(reading->trace, sample, frame);
-	text = symbol ? symbol->name : unnamed(sample, frame);
-	bytes = symbol ? symbol->name_bytes : strlen(text);
-	if (!add_name(reading->data, text, bytes,
-		      kernel_frame ? PAGE_KIND_KERNEL : PAGE_KIND_USER, name))
-		return false;
-	*known = (struct known){.address = address,
-				.name = *name,
-				.used = true,
-				.inner = frame > 0,
-				.user = user,
-				.kernel_frame = kernel_frame};
-	return true;
-}
-
-static bool add_idle(struct page_data *data, const char *text, uint32_t *node)
-{
-	uint32_t name;
-
-	return add_name(data, text, strlen(text), PAGE_KIND_IDLE, &name) &&
-	       add_node(data, 0, name, node);
-}
-
 static bool add_stack(struct reading *reading, const struct fxt_sample *sample, uint32_t *node)
 {
 	size_t depth = sample->depth, at = 0;
 	/* Where the program's frames end, from the root, if the sample says. */
-	size_t boundary = sample->flags & FXT_SAMPLE_KERNEL_FRAMES ? depth - sample->kernel_frames
-								   : SIZE_MAX;
+	size_t boundary =
+		sample->flags & FXT_SAMPLE_KERNEL_FRAMES ? depth - sample->kernel_frames : SIZE_MAX;
 
 	/* A leaf is looked up by another address than a caller: it is never taken over. */
 	if (boundary == reading->last_boundary && sample->mode == reading->last_mode)
@@ -298,10 +147,10 @@ static bool add_stack(struct reading *reading, const struct fxt_sample *sample, 
 			at++;
 	*node = at ? reading->last_nodes[at - 1] : 0;
 	for (; at < depth; at++) {
-		uint32_t name;
+		uint32_t frame = frames_of_address(&reading->data->frames, reading->trace, sample,
+						   depth - 1 - at);
 
-		if (!frame_name(reading, sample, depth - 1 - at, &name) ||
-		    !add_node(reading->data, *node, name, node))
+		if (!add_node(reading->data, *node, frame, node))
 			return false;
 		reading->last_stack[at] = sample->stack[depth - 1 - at];
 		reading->last_nodes[at] = *node;
@@ -309,30 +158,6 @@ static bool add_stack(struct reading *reading, const struct fxt_sample *sample, 
 	reading->last_depth = depth;
 	reading->last_boundary = boundary;
 	reading->last_mode = sample->mode;
-	return true;
-}
-
-static bool add_thread(struct reading *reading, const struct fxt_sample *sample, uint32_t *number)
-{
-	struct page_thread key = {.process = sample->process,
-				  .thread = sample->flags & FXT_SAMPLE_THREAD ? sample->thread
-									      : sample->process,
-				  .file = reading->file_number};
-	struct page_data *data = reading->data;
-	size_t before = data->threads.count;
-	uint32_t process_name, thread_name;
-
-	*number = PAGE_NO_THREAD;
-	if (!(sample->flags & FXT_SAMPLE_PROCESS))
-		return true;
-	if (!intern_add(&data->threads, &key, number))
-		return false;
-	if (data->threads.count == before)
-		return true;
-	if (!add_text(data, "", 0, &process_name) || !add_text(data, "", 0, &thread_name))
-		return false;
-	((struct page_thread *)data->threads.entries)[*number].process_name = process_name;
-	((struct page_thread *)data->threads.entries)[*number].thread_name = thread_name;
 	return true;
 }
 
@@ -354,32 +179,24 @@ static bool add_time(struct reading *reading, const struct fxt_sample *sample, u
 static bool add_sample(struct reading *reading, const struct fxt_sample *sample, uint64_t ticks)
 {
 	struct page_data *data = reading->data;
-	struct page_file *file = reading->file;
-	uint32_t node, cell;
-	struct page_context context = {.file = reading->file_number,
-				       .vcpu = (uint32_t)(sample->vcpu % TRACE_VCPUS_MAX),
-				       .mode = sample->mode < PAGE_MODES ? (uint32_t)sample->mode
-									 : 0};
+	struct frames *frames = &data->frames;
+	const struct trace *trace = reading->trace;
+	struct page_context context = {
+		.file = reading->file_number,
+		.vcpu = (uint32_t)(sample->vcpu % TRACE_VCPUS_MAX),
+		.process = frames_of_owner(frames, trace, sample, OWNER_PROCESS),
+		.thread = frames_of_owner(frames, trace, sample, OWNER_THREAD),
+		.mode = sample->mode < FRAMES_MODES ? (uint32_t)sample->mode : 0};
 	struct page_cell key = {0};
 	bool added;
+	uint32_t cell;
 
-	file->ticks += ticks;
-	file->modes[context.mode] += ticks;
-	if (sample->mode == FXT_MODE_HALTED) {
-		added = add_idle(data, "[halted]", &node);
-	} else if (sample->mode == FXT_MODE_NOT_STARTED) {
-		added = add_idle(data, "[not started]", &node);
-	} else if (!sample->depth) {
-		added = add_idle(data, "[no stack]", &node);
-	} else {
-		file->running += ticks;
-		file->ends[sample->stack_end < PAGE_STACK_ENDS ? sample->stack_end : 0] += ticks;
-		added = add_stack(reading, sample, &node);
-	}
-	if (!added || !add_thread(reading, sample, &context.thread))
-		return false;
-	key.node = node;
-	if (!intern_add(&data->contexts, &context, &key.context) ||
+	if (sample_is_running(sample))
+		added = add_stack(reading, sample, &key.node);
+	else
+		added = add_node(data, 0, frames_of_owner(frames, trace, sample, OWNER_MODE),
+				 &key.node);
+	if (!added || frames->failed || !intern_add(&data->contexts, &context, &key.context) ||
 	    !intern_add(&data->cells, &key, &cell))
 		return false;
 	cell_at(data, cell)->ticks += ticks;
@@ -387,8 +204,8 @@ static bool add_sample(struct reading *reading, const struct fxt_sample *sample,
 	       add_time(reading, sample, cell, context.vcpu, ticks);
 }
 
-/* Drops and log lines, which a trace has apart from its samples. */
-static bool add_events(struct page_data *data, const struct trace *trace)
+/* Lines that a trace has apart from its samples. */
+static bool add_marks(struct page_data *data, const struct trace *trace)
 {
 	struct fxt_reader reader;
 	struct fxt_record record;
@@ -396,34 +213,32 @@ static bool add_events(struct page_data *data, const struct trace *trace)
 
 	if (fxt_reader_init(&reader, trace->bytes, trace->size, NULL))
 		return false;
-	while (added && fxt_reader_next(&reader, &record)) {
-		struct fxt_drops drops;
+	while (added && data->marks.count < MARKS_MAX && fxt_reader_next(&reader, &record)) {
+		struct page_mark mark;
 
-		if (record.kind == FXT_KIND_EVENT && data->drops.count < DROPS_MAX &&
-		    fxt_event_is_drops(&record.event, &drops)) {
-			struct page_drop drop = {
-				.first_ns =
-					fxt_reader_nanoseconds(&reader, record.event.timestamp),
-				.last_ns = fxt_reader_nanoseconds(&reader, record.event.extra),
-				.records = drops.records,
-				.vcpu = record.event.thread.thread - fxt_vcpu_thread(0)};
-
-			added = append(&data->drops, &drop, sizeof(drop));
-		} else if (record.kind == FXT_KIND_LOG && data->marks.count < MARKS_MAX) {
-			struct page_mark mark = {.time_ns = fxt_reader_nanoseconds(
-							 &reader, record.log.timestamp)};
-
-			added = add_text(data, record.log.text.text, record.log.text.length,
-					 &mark.text) &&
-				append(&data->marks, &mark, sizeof(mark));
-		}
+		if (record.kind != FXT_KIND_LOG)
+			continue;
+		mark = (struct page_mark){
+			.time_ns = fxt_reader_nanoseconds(&reader, record.log.timestamp),
+			.frame = add_frame(data, record.log.text.text, record.log.text.length)};
+		added = append(&data->marks, &mark, sizeof(mark));
 	}
 	fxt_reader_deinit(&reader);
 	return added;
 }
 
+static bool add_drops(struct page_data *data, const struct trace *trace,
+		      const struct filter *filter)
+{
+	for (size_t i = 0; i < trace->lost_count; i++)
+		if ((!filter || filter_takes_lost(filter, trace, &trace->lost[i])) &&
+		    !append(&data->drops, &trace->lost[i], sizeof(trace->lost[i])))
+			return false;
+	return true;
+}
+
 gp_status_t page_data_add(struct page_data *data, struct trace *trace, const char *path,
-			  struct error *error)
+			  struct filter *filter, struct error *error)
 {
 	struct page_file *file = &data->files[data->file_count];
 	AUTO_FREE struct reading *reading = NULL;
@@ -444,13 +259,17 @@ gp_status_t page_data_add(struct page_data *data, struct trace *trace, const cha
 	snprintf(file->path, sizeof(file->path), "%s", path);
 	file->info = trace->info;
 	trace_rewind(trace);
-	while (added && trace_next_sample(trace, &sample, &ticks))
-		if (ticks)
+	while (added && trace_next_sample(trace, &sample, &ticks)) {
+		bool taken = !filter || filter_takes(filter, trace, &data->frames, &sample);
+
+		profile_count(&file->totals, &sample, ticks, taken);
+		if (taken && ticks)
 			added = add_sample(reading, &sample, ticks);
+	}
 	if (added && data->with_times && !data->file_count)
-		added = add_events(data, trace);
+		added = add_marks(data, trace) && add_drops(data, trace, filter);
 	trace_rewind(trace);
-	if (!added)
+	if (!added || data->frames.failed)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the samples of %s", path);
 	data->file_count++;
 	return GP_OK;
@@ -484,8 +303,8 @@ static bool fold_rare(struct page_data *data, uint64_t least)
 	size_t node_count = data->nodes.count, cell_count = data->cells.count;
 	AUTO_FREE uint32_t *moved = calloc(cell_count + 1, sizeof(*moved));
 	struct intern cells;
-	uint32_t rare;
-	bool done = moved && add_name(data, "[rare]", 6, PAGE_KIND_OTHER, &rare);
+	uint32_t rare = add_frame(data, "[rare]", 6);
+	bool done = moved && !data->frames.failed;
 
 	intern_init(&cells, 8, sizeof(struct page_cell));
 	for (uint32_t i = 0; done && i < cell_count; i++) {

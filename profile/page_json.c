@@ -1,20 +1,19 @@
 /* The data of a page, as JSON with long lists of numbers packed.
  *
- * A packed list is base64 of numbers of 7 bits per byte, least significant first, the high bit set on
- * all but the last byte (as in LEB128).
+ * A packed list is base64 of numbers of 7 bits per byte, least significant first, the high bit set
+ * on all but the last byte (as in LEB128).
  *
  *     files     [{what trace_info says, and ticks, running, modes, ends}]
- *     names     [text]; kinds: one digit for each, enum page_kind
- *     nodes     packed: for each call path but the root, depth first: how many frames to leave before
- *               this one is entered, and its name
- *     contexts  packed: file, vCPU, thread + 1 (0: none), mode
- *     threads   [[process id, thread id, process name, thread name, file]]; ids as text, since
- *               they may be any 64-bit number
+ *     names     [text], of frames; kinds: one digit for each, enum frame_kind; ids: [[name,
+ *               process or thread id]], as text, since it may be any 64-bit number
+ *     nodes     packed: for each call path but the root, depth first: how many frames to leave
+ *               before this one is entered, and its name
+ *     contexts  packed: file, vCPU, name of process, name of thread, mode
  *     cells     packed, by node: node less the one before, context, ticks
  *     lanes     of the timeline: [{vcpu, count, data}], data packed, by time, for each sample:
  *               twice its time less the one before in `unit_ns`, plus one when its ticks
  *               are not 1; its cell; its ticks when they are not 1
- *     drops     [[vcpu, from, to, records]], marks [[time, text]], times in `unit_ns`
+ *     drops     [[vcpu, from, to, records]], marks [[time, name]], times in `unit_ns`
  */
 #include "profile/page_data.h"
 
@@ -34,7 +33,8 @@ struct packer {
 
 static void flush_packed(struct packer *packer)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	const unsigned char *bytes = packer->bytes;
 	char text[4];
 
@@ -53,7 +53,8 @@ static void flush_packed(struct packer *packer)
 static void pack(struct packer *packer, uint64_t number)
 {
 	do {
-		packer->bytes[packer->count++] = (unsigned char)((number & 127) | (number > 127 ? 128 : 0));
+		packer->bytes[packer->count++] =
+			(unsigned char)((number & 127) | (number > 127 ? 128 : 0));
 		number >>= 7;
 		if (packer->count == 3)
 			flush_packed(packer);
@@ -127,33 +128,49 @@ static void write_file(FILE *to, const struct page_file *file)
 	write_number(to, "partials", info->partials);
 	write_number(to, "dropped", info->dropped_records);
 	write_number(to, "durationNs", info->last_ns - info->first_ns);
-	write_number(to, "ticks", file->ticks);
-	write_number(to, "running", file->running);
+	write_number(to, "ticks", file->totals.ticks);
+	write_number(to, "running", file->totals.running);
+	write_number(to, "filtered", file->totals.filtered);
 	fprintf(to, "\"complete\":%s,\"cut\":%s,\"broken\":%s,", info->complete ? "true" : "false",
 		info->cut ? "true" : "false", info->broken ? "true" : "false");
-	write_list(to, "modes", file->modes, PAGE_MODES);
+	write_list(to, "modes", file->totals.modes, FRAMES_MODES);
 	putc(',', to);
-	write_list(to, "ends", file->ends, PAGE_STACK_ENDS);
+	write_list(to, "ends", file->totals.ends, FRAMES_ENDS);
 	putc('}', to);
 }
 
 static void write_names(FILE *to, const struct page_data *data)
 {
-	const struct page_name *names = data->names.entries;
+	const struct frames *frames = &data->frames;
+	char text[PAGE_NAME_MAX + 8];
+	bool first = true;
 
 	fputs("\"names\":[", to);
-	for (size_t i = 0; i < data->names.count; i++) {
+	for (size_t i = 0; i < frames->count; i++) {
+		const struct frame *frame = &frames->entries[i];
+
 		if (i)
 			putc(',', to);
-		page_json_text(to, page_text(data, names[i].text));
+		page_json_text(to, page_print_name(frame->name, frame->name_bytes, text));
 	}
 	fputs("],\n\"kinds\":\"", to);
-	for (size_t i = 0; i < data->names.count; i++)
-		putc('0' + (int)names[i].kind, to);
-	fputs("\",\n", to);
+	for (size_t i = 0; i < frames->count; i++)
+		putc('0' + frames->entries[i].kind, to);
+	fputs("\",\n\"ids\":[", to);
+	for (size_t i = 0; i < frames->count; i++) {
+		const struct frame *frame = &frames->entries[i];
+
+		if ((frame->kind != FRAME_PROCESS && frame->kind != FRAME_THREAD) ||
+		    frame->id == FRAME_NO_ID)
+			continue;
+		fprintf(to, "%s[%zu,\"%" PRIu64 "\"]", first ? "" : ",", i, frame->id);
+		first = false;
+	}
+	fputs("],\n", to);
 }
 
-/* Depth first: from one node to the next one leaves as many frames as it takes to reach its parent. */
+/* Depth first: from one node to the next one leaves as many frames as it takes to reach its parent.
+ */
 static void write_nodes(FILE *to, const struct page_data *data)
 {
 	const struct page_node *nodes = data->nodes.entries;
@@ -169,7 +186,7 @@ static void write_nodes(FILE *to, const struct page_data *data)
 		for (; before != node->parent; before = nodes[before].parent)
 			leave++;
 		pack(&packer, leave);
-		pack(&packer, node->name);
+		pack(&packer, node->frame);
 	}
 	flush_packed(&packer);
 	fprintf(to, "\",\"nodeCount\":%zu,\n", count);
@@ -178,29 +195,18 @@ static void write_nodes(FILE *to, const struct page_data *data)
 static void write_contexts(FILE *to, const struct page_data *data)
 {
 	const struct page_context *contexts = data->contexts.entries;
-	const struct page_thread *threads = data->threads.entries;
 	struct packer packer = {.to = to};
 
 	fputs("\"contexts\":\"", to);
 	for (size_t i = 0; i < data->contexts.count; i++) {
 		pack(&packer, contexts[i].file);
 		pack(&packer, contexts[i].vcpu);
-		pack(&packer, contexts[i].thread == PAGE_NO_THREAD
-				      ? 0
-				      : (uint64_t)contexts[i].thread + 1);
+		pack(&packer, contexts[i].process);
+		pack(&packer, contexts[i].thread);
 		pack(&packer, contexts[i].mode);
 	}
 	flush_packed(&packer);
-	fprintf(to, "\",\"contextCount\":%zu,\n\"threads\":[", data->contexts.count);
-	for (size_t i = 0; i < data->threads.count; i++) {
-		fprintf(to, "%s[\"%" PRIu64 "\",\"%" PRIu64 "\",", i ? ",\n" : "",
-			threads[i].process, threads[i].thread);
-		page_json_text(to, page_text(data, threads[i].process_name));
-		putc(',', to);
-		page_json_text(to, page_text(data, threads[i].thread_name));
-		fprintf(to, ",%u]", threads[i].file);
-	}
-	fputs("],\n", to);
+	fprintf(to, "\",\"contextCount\":%zu,\n", data->contexts.count);
 }
 
 static void write_cells(FILE *to, const struct page_data *data)
@@ -254,7 +260,7 @@ static void write_times(FILE *to, const struct page_data *data, const uint32_t *
 {
 	const struct trace_info *info = &data->files[0].info;
 	const struct page_sample *samples = data->times.items;
-	const struct page_drop *drops = data->drops.items;
+	const struct trace_lost *drops = data->drops.items;
 	const struct page_mark *marks = data->marks.items;
 	uint64_t unit_ns = info->period_ns / UNITS_PER_PERIOD;
 	uint64_t span_ns = info->last_ns - info->first_ns, begin_ns = info->first_ns;
@@ -274,17 +280,14 @@ static void write_times(FILE *to, const struct page_data *data, const uint32_t *
 	fputs("],\n\"drops\":[", to);
 	for (size_t i = 0; i < data->drops.count; i++)
 		fprintf(to, "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", i ? "," : "",
-			exact(drops[i].vcpu),
-			exact(in_units(drops[i].first_ns, begin_ns, unit_ns)),
-			exact(in_units(drops[i].last_ns, begin_ns, unit_ns)),
+			(uint64_t)drops[i].vcpu,
+			exact(in_units(drops[i].begin_ns, begin_ns, unit_ns)),
+			exact(in_units(drops[i].end_ns, begin_ns, unit_ns)),
 			exact(drops[i].records));
 	fputs("],\n\"marks\":[", to);
-	for (size_t i = 0; i < data->marks.count; i++) {
-		fprintf(to, "%s[%" PRIu64 ",", i ? ",\n" : "",
-			exact(in_units(marks[i].time_ns, begin_ns, unit_ns)));
-		page_json_text(to, page_text(data, marks[i].text));
-		putc(']', to);
-	}
+	for (size_t i = 0; i < data->marks.count; i++)
+		fprintf(to, "%s[%" PRIu64 ",%" PRIu32 "]", i ? "," : "",
+			exact(in_units(marks[i].time_ns, begin_ns, unit_ns)), marks[i].frame);
 	putc(']', to);
 }
 
@@ -305,8 +308,8 @@ gp_status_t page_data_write(const struct page_data *data, FILE *to, struct error
 			putc(',', to);
 		write_file(to, &data->files[i]);
 	}
-	fprintf(to, "],\n\"rareNodes\":%" PRIu64 ",\"rareTicks\":%" PRIu64 ",\n",
-		data->rare_nodes, exact(data->rare_ticks));
+	fprintf(to, "],\n\"rareNodes\":%" PRIu64 ",\"rareTicks\":%" PRIu64 ",\n", data->rare_nodes,
+		exact(data->rare_ticks));
 	write_names(to, data);
 	write_nodes(to, data);
 	write_contexts(to, data);

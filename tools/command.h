@@ -14,8 +14,10 @@ struct command {
 #define EXIT_USAGE 2
 
 int command_doctor(int argc, char **argv);
+int command_flamegraph(int argc, char **argv);
 int command_lab(int argc, char **argv);
 int command_record(int argc, char **argv);
 int command_report(int argc, char **argv);
+int command_timeline(int argc, char **argv);
 
 #endif

@@ -5,22 +5,26 @@
 #include "profile/flame_svg.h"
 
 #include <getopt.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char help[] =
 	"usage: guestprof flamegraph [OPTIONS] [FILE]\n"
-	"Writes one HTML file with an interactive flame graph of a recorded guest. It loads nothing\n"
-	"from anywhere: it can be mailed, kept with a build, opened offline. FILE is guestprof.fxt\n"
+	"Writes one HTML file with an interactive flame graph of a recorded guest. It loads "
+	"nothing\n"
+	"from anywhere: it can be mailed, kept with a build, opened offline. FILE is "
+	"guestprof.fxt\n"
 	"unless given.\n"
 	"\n"
-	"  -o, --output OUT   file to write (default: FILE with .html for .fxt; -: standard output)\n"
+	"  -o, --output OUT   file to write (default: FILE with .html for .fxt; -: standard "
+	"output)\n"
 	"  -d, --diff BASE    colour what took more or less of the time than in the trace BASE\n"
 	"      --svg          a static picture instead (default name: FILE with .svg)\n"
 	"      --callers      with --svg: from the hottest functions up to their callers\n"
 	"      --idle         with --svg: also vCPUs that were halted or not started\n"
-	"  -h, --help\n"
-	"\n"
-	"In the page: click or Enter zooms, / searches, the back button takes back, ? lists all keys.\n"
+	"  -h, --help\n" PAGE_FILTER_HELP "\n"
+	"In the page: click or Enter zooms, / searches, the back button takes back, ? lists all "
+	"keys.\n"
 	"Exit codes: 0 written, 1 a trace cannot be read or OUT not written, 2 bad command line.\n"
 	"\n"
 	"Examples: guestprof flamegraph boot.fxt\n"
@@ -50,6 +54,7 @@ int command_flamegraph(int argc, char **argv)
 		{"callers", no_argument, NULL, OPTION_CALLERS},
 		{"idle", no_argument, NULL, OPTION_IDLE},
 		{"help", no_argument, NULL, 'h'},
+		PAGE_FILTER_OPTIONS,
 		{NULL, 0, NULL, 0},
 	};
 	static char program[] = "guestprof flamegraph";
@@ -85,13 +90,18 @@ int command_flamegraph(int argc, char **argv)
 			fputs(help, stdout);
 			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 		default:
-			return EXIT_USAGE;
+			if (!page_command_filter(&command, option, optarg))
+				return EXIT_USAGE;
 		}
 	}
 	if ((svg.callers || svg.idle) && command.write != write_svg) {
 		fputs("guestprof flamegraph: --callers and --idle go with --svg; the page has "
 		      "buttons for them\n",
 		      stderr);
+		return EXIT_USAGE;
+	}
+	if (command.base && command.write == write_svg) {
+		fputs("guestprof flamegraph: --diff goes with the page, not with --svg\n", stderr);
 		return EXIT_USAGE;
 	}
 	if (optind < argc)

@@ -1,5 +1,6 @@
 #include "page_command.h"
 
+#include "base/container.h"
 #include "output_file.h"
 
 #include <signal.h>
@@ -7,14 +8,29 @@
 #include <string.h>
 #include <unistd.h>
 
-static gp_status_t read_trace(struct page_data *data, const char *path, struct error *error)
+bool page_command_filter(struct page_command *command, int option, const char *value)
+{
+	static const char *const names[] = {"pid",  "tid",  "comm", "cpu",
+					    "mode", "from", "to",   "symbol"};
+	struct error error = {0};
+
+	if (option < PAGE_FILTER_FIRST || option >= PAGE_FILTER_FIRST + (int)ARRAY_SIZE(names))
+		return false; /* getopt has said what is wrong */
+	if (!filter_set(&command->filter, names[option - PAGE_FILTER_FIRST], value, &error))
+		return true;
+	fprintf(stderr, "%s: %s\n", command->program, error.text);
+	return false;
+}
+
+static gp_status_t read_trace(struct page_data *data, const char *path, struct filter *filter,
+			      struct error *error)
 {
 	static struct trace trace; /* larger than a stack frame should be */
 	gp_status_t status = trace_open(path, &trace, error);
 
 	if (status)
 		return status;
-	status = page_data_add(data, &trace, path, error);
+	status = page_data_add(data, &trace, path, filter, error);
 	trace_close(&trace);
 	return status;
 }
@@ -49,7 +65,7 @@ static gp_status_t default_output(const struct page_command *command, char *path
 	return GP_OK;
 }
 
-int page_command_run(const struct page_command *command)
+int page_command_run(struct page_command *command)
 {
 	const char *output = command->output;
 	struct page_data *data = NULL;
@@ -66,14 +82,15 @@ int page_command_run(const struct page_command *command)
 	if (!status)
 		status = page_data_create(command->with_times, &data, &error);
 	if (!status)
-		status = read_trace(data, command->trace, &error);
+		status = read_trace(data, command->trace, &command->filter, &error);
 	if (!status && command->base)
-		status = read_trace(data, command->base, &error);
+		status = read_trace(data, command->base, &command->filter, &error);
 	if (!status)
 		status = page_data_finish(data, PAGE_NODES_MAX, &error);
 	if (!status)
 		status = write_output(command, data, output, &error);
 	page_data_destroy(data);
+	filter_deinit(&command->filter);
 	if (status) {
 		fprintf(stderr, "%s: %s\n", command->program, error.text);
 		return EXIT_FAILURE;

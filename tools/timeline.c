@@ -3,25 +3,30 @@
 #include "page_command.h"
 
 #include <getopt.h>
+#include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-	"usage: guestprof timeline [OPTIONS] [FILE]\n"
-	"Writes one HTML file with a lane per vCPU of a recorded guest: which process ran when, in\n"
-	"user mode, in the kernel or in the machine monitor, when it was halted, and where samples\n"
-	"were dropped. A range that is zoomed to has its flame graph below. The file loads nothing\n"
-	"from anywhere. FILE is guestprof.fxt unless given.\n"
-	"\n"
-	"  -o, --output OUT   file to write (default: FILE with -timeline.html for .fxt; -: standard\n"
-	"                     output)\n"
-	"  -h, --help\n"
-	"\n"
-	"In the page: drag over the lanes to zoom to a range; + - and the arrow keys do it without\n"
-	"a mouse; the back button takes back, ? lists all keys.\n"
-	"Exit codes: 0 written, 1 the trace cannot be read or OUT not written, 2 bad command line.\n"
-	"\n"
-	"Examples: guestprof timeline boot.fxt\n"
-	"          guestprof timeline -o boot-timeline.html boot.fxt\n";
+static const char help[] = "usage: guestprof timeline [OPTIONS] [FILE]\n"
+			   "Writes one HTML file with a lane per vCPU of a recorded guest: which "
+			   "process ran when, in\n"
+			   "user mode, in the kernel or in the machine monitor, when it was "
+			   "halted, and where samples\n"
+			   "were dropped. A range that is zoomed to has its flame graph below. The "
+			   "file loads nothing\n"
+			   "from anywhere. FILE is guestprof.fxt unless given.\n"
+			   "\n"
+			   "  -o, --output OUT   file to write (default: FILE with -timeline.html "
+			   "for .fxt; -: standard\n"
+			   "                     output)\n"
+			   "  -h, --help\n" PAGE_FILTER_HELP "\n"
+			   "In the page: drag over the lanes to zoom to a range; + - and the arrow "
+			   "keys do it without\n"
+			   "a mouse; the back button takes back, ? lists all keys.\n"
+			   "Exit codes: 0 written, 1 the trace cannot be read or OUT not written, "
+			   "2 bad command line.\n"
+			   "\n"
+			   "Examples: guestprof timeline boot.fxt\n"
+			   "          guestprof timeline -o boot-timeline.html boot.fxt\n";
 
 static gp_status_t write_html(const struct page_data *data, FILE *to, const void *context,
 			      struct error *error)
@@ -35,6 +40,7 @@ int command_timeline(int argc, char **argv)
 	static const struct option options[] = {
 		{"output", required_argument, NULL, 'o'},
 		{"help", no_argument, NULL, 'h'},
+		PAGE_FILTER_OPTIONS,
 		{NULL, 0, NULL, 0},
 	};
 	static char program[] = "guestprof timeline";
@@ -56,7 +62,8 @@ int command_timeline(int argc, char **argv)
 			fputs(help, stdout);
 			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 		default:
-			return EXIT_USAGE;
+			if (!page_command_filter(&command, option, optarg))
+				return EXIT_USAGE;
 		}
 	}
 	if (optind < argc)

@@ -2,14 +2,14 @@
  * pages stay plain files. The Makefile names them as this object's dependencies. */
 #include "tools/page/assets.h"
 
-#define ASSET(name, file)                                           \
-	__asm__(".section .rodata\n"                                \
-		".global " #name "\n"                               \
-		".hidden " #name "\n"                               \
-		".type " #name ", @object\n" #name ":\n"            \
-		".incbin \"tools/page/" file "\"\n"                 \
-		".byte 0\n"                                         \
-		".size " #name ", . - " #name "\n"                  \
+#define ASSET(name, file)                                \
+	__asm__(".section .rodata\n"                     \
+		".global " #name "\n"                    \
+		".hidden " #name "\n"                    \
+		".type " #name ", @object\n" #name ":\n" \
+		".incbin \"tools/page/" file "\"\n"      \
+		".byte 0\n"                              \
+		".size " #name ", . - " #name "\n"       \
 		".previous\n")
 
 ASSET(page_html, "page.html");

@@ -262,7 +262,7 @@ class Explorer {
 				count(row.self), count(row.total)];
 			if (base)
 				texts.push(percent(row.base, view.root.base));
-			texts.push(["kernel", "user", "idle", ""][row.kind], row.name);
+			texts.push(KIND_NAMES[row.kind], row.name);
 			for (const text of texts) {
 				const cell = document.createElement("td");
 				cell.textContent = text;

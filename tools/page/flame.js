@@ -219,7 +219,7 @@ class Flame {
 	}
 	describe(frame) {
 		const {root, profile} = this.view, lines = [];
-		const kind = frame.name === NO_NAME ? "" : ["kernel", "user", "idle", ""][frame.kind];
+		const kind = frame.name === NO_NAME ? "" : KIND_NAMES[frame.kind];
 		const share = (ticks) => `${count(ticks)} ticks, ${percent(ticks, root.total)}`;
 		lines.push(["total", share(frame.total)]);
 		if (frame.self || !this.view.options.callers)

@@ -3,6 +3,9 @@
  * profile/page_json.c. Nothing here touches the document. */
 
 const KIND_KERNEL = 0, KIND_USER = 1, KIND_IDLE = 2, KIND_OTHER = 3;
+const KIND_NAMES = ["kernel", "user", "idle", ""];
+/* By enum frame_kind: kernel, module, boot, user, process, thread, vCPU, mode, group. */
+const KIND_OF_FRAME = [0, 0, 0, 1, 3, 3, 3, 2, 3];
 const MODE_IN_VMM = 4;
 const MODE_NAMES = ["unknown", "guest user", "guest kernel", "halted", "in VMM", "not started"];
 const END_NAMES = ["unknown", "root", "depth limit", "not present", "bad pointer", "outside memory",
@@ -42,11 +45,9 @@ class Profile {
 		this.rareNodes = data.rareNodes;
 		this.rareTicks = data.rareTicks;
 		this.names = data.names;
-		this.kinds = Uint8Array.from(data.kinds, Number);
-		this.threads = data.threads.map((thread) => ({
-			process: thread[0], thread: thread[1], processName: thread[2],
-			threadName: thread[3], file: thread[4],
-		}));
+		this.kinds = Uint8Array.from(data.kinds, (digit) => KIND_OF_FRAME[digit]);
+		this.modules = Uint8Array.from(data.kinds, (digit) => digit === "1" ? 1 : 0);
+		this.ids = new Map(data.ids);
 		this.readNodes(data);
 		this.readContexts(data);
 		this.readCells(data);
@@ -70,7 +71,7 @@ class Profile {
 		this.contexts = [];
 		for (let i = 0; i < count; i++)
 			this.contexts.push({file: packed.next(), vcpu: packed.next(),
-				thread: packed.next() - 1, mode: packed.next()});
+				process: packed.next(), thread: packed.next(), mode: packed.next()});
 	}
 	readCells(data) {
 		const packed = new Packed(data.cells), count = data.cellCount;
@@ -89,20 +90,16 @@ class Profile {
 	isIdle(cell) {
 		return this.kinds[this.name[this.cellNode[cell]]] === KIND_IDLE;
 	}
-	/* What a person calls the process of a context. */
+	/* What a person calls the process or the thread of a context. */
 	processLabel(context) {
-		const thread = this.threads[context.thread];
-		if (!thread)
-			return "no process known";
-		return thread.processName ? `${thread.processName} (${thread.process})`
-			: `process ${thread.process}`;
+		return this.ownerLabel(context.process);
 	}
 	threadLabel(context) {
-		const thread = this.threads[context.thread];
-		if (!thread)
-			return "no thread known";
-		return (thread.threadName ? `${thread.threadName} (${thread.thread})`
-			: `thread ${thread.thread}`);
+		return this.ownerLabel(context.thread);
+	}
+	ownerLabel(number) {
+		const id = this.ids.get(number);
+		return id === undefined ? this.names[number] : `${this.names[number]} (${id})`;
 	}
 	/* Names matched by what a person typed: a part of the name in any case, or /a pattern/. Null:
 	 * nothing was typed, or the pattern is not finished. */

@@ -56,7 +56,7 @@ class Timeline {
 		this.end = Math.max(1, file.durationNs / this.unit);
 		this.lanes = data.lanes.map((lane) => new Lane(lane, this.periodUnits));
 		this.drops = data.drops;
-		this.marks = data.marks;
+		this.marks = data.marks.map(([time, name]) => [time, data.names[name]]);
 		this.window = [0, this.end];
 		this.dragging = null;
 		this.box = element("lanes");
@@ -81,7 +81,7 @@ class Timeline {
 		const order = [...ticks].sort((a, b) => b[1] - a[1]).map(([label]) => label);
 		const number = new Map(order.map((label, index) => [label, index]));
 		this.processes = order;
-		this.known = order.map((label) => label !== "no process known");
+		this.known = order.map((label) => label !== "[no process known]");
 		this.processOf = this.labels.map((label) => number.get(label) ?? -1);
 		this.idleCell = Uint8Array.from({length: profile.cellCount},
 			(_, cell) => profile.isIdle(cell) ? 1 : 0);
@@ -392,8 +392,7 @@ class Timeline {
 			const {profile} = this, cell = lane.cell[i];
 			const context = profile.contexts[profile.cellContext[cell]];
 			lines.push(["was", MODE_NAMES[context.mode]], ["process", profile.processLabel(context)]);
-			if (context.thread >= 0)
-				lines.push(["thread", profile.threadLabel(context)]);
+			lines.push(["thread", profile.threadLabel(context)]);
 			if (!this.idleCell[cell])
 				lines.push(["function", profile.names[profile.name[profile.cellNode[cell]]]]);
 			if (lane.ticks[i] > 1)
