@@ -8,7 +8,9 @@ programs = $(patsubst tests/$(1)/%.c,$(BUILD)/tests/$(1)/%,$(wildcard tests/$(1)
 UNIT_TESTS := $(call programs,unit)
 KVM_TESTS := $(call programs,kvm)
 BENCHES := $(call programs,bench)
-UNIT_SCRIPTS := $(wildcard tests/run-selftest.sh tests/unit/*.sh)
+UNIT_SCRIPTS := $(wildcard tests/run-selftest.sh tests/unit/*.sh tests/pages/*.sh)
+# What the scripts of tests/pages run.
+PAGES_PROGRAMS := $(call programs,pages)
 KVM_SCRIPTS := $(wildcard tests/kvm/*.sh)
 LAB_SCRIPTS := $(wildcard tests/lab/*.sh)
 # What the scripts of the lab floor run, on the host and inside.
@@ -66,7 +68,7 @@ $(GUESTS): $(BUILD)/tests/guests/%: $(GUEST_SOURCES) tests/guests/guest.h tests/
 		-Wl,-z,max-page-size=4096 -o $@ $(GUEST_SOURCES)
 
 .PHONY: unit-tests kvm-tests thread-tests benches lab-programs
-unit-tests: $(UNIT_TESTS)
+unit-tests: $(UNIT_TESTS) $(PAGES_PROGRAMS)
 kvm-tests: $(KVM_TESTS) $(GUESTS)
 thread-tests: $(call programs,thread)
 benches: $(BENCHES) $(GUESTS)

@@ -149,7 +149,7 @@ class Flame {
 			const before = root.base ? frame.base * root.total / root.base : 0;
 			const change = (frame.total - before) / Math.max(frame.total, before, 1);
 			const [hue, saturation, lightness] = change > 0 ? palette.more : palette.less;
-			const strength = Math.min(1, Math.abs(change) * 1.5);
+			const strength = Math.min(1, Math.abs(change) * 2.5);
 			const neutral = palette.neutral[2];
 			return hsl([hue, saturation * strength,
 				neutral + (lightness - neutral) * strength], 0);

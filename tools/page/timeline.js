@@ -413,9 +413,12 @@ class Timeline {
 			sums.set(process, (sums.get(process) || 0) + ticks[cell]);
 			whole += ticks[cell];
 		}
-		const rows = [...sums].sort((a, b) => b[1] - a[1]).slice(0, 24);
-		element("processes").replaceChildren(...rows.map(([process, sum]) =>
-			colourKey(this.processColour(process), `${this.processes[process]} ${percent(sum, whole)}`)));
+		const rows = [...sums].sort((a, b) => b[1] - a[1]), shown = rows.slice(0, 14);
+		const keys = shown.map(([process, sum]) => colourKey(this.processColour(process),
+			`${this.processes[process]} ${percent(sum, whole)}`));
+		if (rows.length > shown.length)
+			keys.push(`and ${rows.length - shown.length} more`);
+		element("processes").replaceChildren(...keys);
 	}
 }
 
