@@ -202,6 +202,7 @@ help:
 		'make demo       boot a stock Debian kernel, sample it, show where the time went' \
 		'make test       every test this machine can run' \
 		'make test-unit  tests over buffers; test-kvm: tiny guests; test-lab: stock kernels' \
+		'make test-pages the HTML pages in headless Chromium' \
 		'make bench      measurements, as ratios within one run' \
 		'make fuzz       every fuzzer for FUZZ_SECONDS=60' \
 		'make format lint install uninstall clean' \

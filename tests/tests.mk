@@ -28,6 +28,7 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 
 # Command lines are parsed in tools/, which is in no library.
 $(BUILD)/tests/unit/record_options: $(BUILD)/obj/tools/record_options.o
+$(BUILD)/tests/unit/output_file: $(BUILD)/obj/tools/output_file.o
 $(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\
 	lab_cpio lab_init lab_initramfs lab_parts subprocess)
 
@@ -110,6 +111,13 @@ test-lab:
 	$(call packages,build test lab)
 	@$(MAKE) --no-print-directory all lab-programs kernels
 	@$(RUN) --lab $(LAB_SCRIPTS)
+
+# The pages alone, with what they need installed first. PAGES_TRACE=FILE also takes pictures of a trace.
+.PHONY: test-pages
+test-pages:
+	$(call packages,build test pages)
+	@$(MAKE) --no-print-directory all $(PAGES_PROGRAMS)
+	@$(RUN) --unit $(wildcard tests/pages/*.sh)
 
 # Measurements print ratios; they fail nothing.
 .PHONY: bench

@@ -53,6 +53,7 @@ class Flame {
 		if (this.selected && this.selected.view !== view)
 			this.selected = null;
 		this.settle = true;
+		this.hideTip();
 		this.draw();
 	}
 	setMatched(matched) {
