@@ -29,7 +29,7 @@ VARIANT := $(strip $(if $(filter-out gcc,$(CC)),$(notdir $(CC))) $(if $(filter 1
 EMPTY :=
 BUILD ?= build$(if $(VARIANT),/$(subst $(EMPTY) $(EMPTY),-,$(VARIANT)))
 
-PACKAGES := libelf libseccomp
+PACKAGES := libelf libseccomp zlib
 # Asked once, when the first recipe needs it: by then the packages may have been installed.
 PACKAGE_CFLAGS = $(eval PACKAGE_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null))$(PACKAGE_CFLAGS)
 PACKAGE_LIBS = $(eval PACKAGE_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null))$(PACKAGE_LIBS)

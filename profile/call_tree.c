@@ -88,7 +88,7 @@ static uint32_t child_of(struct call_tree *tree, uint32_t parent, uint32_t frame
 	return child;
 }
 
-void call_tree_add(struct call_tree *tree, const uint32_t *path, size_t depth, uint64_t ticks)
+uint32_t call_tree_add(struct call_tree *tree, const uint32_t *path, size_t depth, uint64_t ticks)
 {
 	uint32_t node = CALL_TREE_ROOT;
 	size_t at = 0;
@@ -104,8 +104,10 @@ void call_tree_add(struct call_tree *tree, const uint32_t *path, size_t depth, u
 		tree->last[at] = node;
 	}
 	tree->last_depth = at;
-	if (at == depth)
-		tree->nodes[node].self += ticks;
+	if (at < depth)
+		return CALL_TREE_ROOT;
+	tree->nodes[node].self += ticks;
+	return node;
 }
 
 gp_status_t call_tree_finish(struct call_tree *tree, struct error *error)

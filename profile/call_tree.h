@@ -47,8 +47,9 @@ struct call_tree {
 gp_status_t call_tree_init(struct call_tree *tree, struct error *error);
 void call_tree_deinit(struct call_tree *tree);
 
-/* `path`: frames, outermost first, at most CALL_TREE_DEPTH_MAX; what is deeper is left out. */
-void call_tree_add(struct call_tree *tree, const uint32_t *path, size_t depth, uint64_t ticks);
+/* `path`: frames, outermost first, at most CALL_TREE_DEPTH_MAX; what is deeper is left out. Returns
+ * the node that the ticks were added to; the root as well when there is no memory. */
+uint32_t call_tree_add(struct call_tree *tree, const uint32_t *path, size_t depth, uint64_t ticks);
 
 /* Adds up the totals. GP_ERR_NO_MEMORY when anything before has failed. Adding may go on; then
  * finish again. */

@@ -213,6 +213,8 @@ static bool see_event(struct trace *trace, const struct fxt_event *event)
 		fxt_argument_get_u64(event, FXT_SESSION_DEPTH, &info->depth);
 		fxt_argument_get_u64(event, FXT_SESSION_VCPUS, &info->vcpus);
 		fxt_argument_get_u64(event, FXT_SESSION_MEMORY, &info->memory_bytes);
+		fxt_argument_get_u64(event, FXT_SESSION_WALL_CLOCK, &info->wall_clock_ns);
+		info->session_ns = fxt_reader_nanoseconds(&trace->reader, event->timestamp);
 	} else if (fxt_metadata_is(event, FXT_GUEST)) {
 		copy_text(event, FXT_GUEST_BANNER, info->banner);
 	} else if (fxt_metadata_is(event, FXT_SESSION_END)) {
@@ -432,7 +434,12 @@ bool trace_frame_is_user(const struct fxt_sample *sample, size_t frame)
 {
 	if (sample->mode == FXT_MODE_GUEST_USER)
 		return true;
-	return (sample->flags & FXT_SAMPLE_KERNEL_FRAMES) && frame >= sample->kernel_frames;
+	if (sample->flags & FXT_SAMPLE_KERNEL_FRAMES)
+		return frame >= sample->kernel_frames;
+	/* Work for the vCPU does not say whose code asked for it. A kernel that has tasks runs in
+	 * its own half. */
+	return sample->mode != FXT_MODE_GUEST_KERNEL && (sample->flags & FXT_SAMPLE_PROCESS) &&
+	       sample->stack[frame] < GUEST_KERNEL_HALF;
 }
 
 uint64_t trace_frame_address(const struct fxt_sample *sample, size_t frame)

@@ -14,6 +14,7 @@ struct command {
 #define EXIT_USAGE 2
 
 int command_doctor(int argc, char **argv);
+int command_export(int argc, char **argv);
 int command_flamegraph(int argc, char **argv);
 int command_lab(int argc, char **argv);
 int command_record(int argc, char **argv);

@@ -1,5 +1,6 @@
 /* guestprof flamegraph: one HTML file that shows where the time went, or a static SVG. */
 #include "command.h"
+#include "filter_options.h"
 #include "page_command.h"
 
 #include "profile/flame_svg.h"
@@ -22,7 +23,8 @@ static const char help[] =
 	"      --svg          a static picture instead (default name: FILE with .svg)\n"
 	"      --callers      with --svg: from the hottest functions up to their callers\n"
 	"      --idle         with --svg: also vCPUs that were halted or not started\n"
-	"  -h, --help\n" PAGE_FILTER_HELP "\n"
+	"  -h, --help\n"
+	"\n" FILTER_HELP "\n"
 	"In the page: click or Enter zooms, / searches, the back button takes back, ? lists all "
 	"keys.\n"
 	"Exit codes: 0 written, 1 a trace cannot be read or OUT not written, 2 bad command line.\n"
@@ -54,7 +56,7 @@ int command_flamegraph(int argc, char **argv)
 		{"callers", no_argument, NULL, OPTION_CALLERS},
 		{"idle", no_argument, NULL, OPTION_IDLE},
 		{"help", no_argument, NULL, 'h'},
-		PAGE_FILTER_OPTIONS,
+		FILTER_OPTIONS,
 		{NULL, 0, NULL, 0},
 	};
 	static char program[] = "guestprof flamegraph";
@@ -90,7 +92,7 @@ int command_flamegraph(int argc, char **argv)
 			fputs(help, stdout);
 			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 		default:
-			if (!page_command_filter(&command, option, optarg))
+			if (!filter_option(program, option, &command.filter))
 				return EXIT_USAGE;
 		}
 	}

@@ -1,26 +1,11 @@
 #include "page_command.h"
 
-#include "base/container.h"
-#include "output_file.h"
+#include "output.h"
 
-#include <signal.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-bool page_command_filter(struct page_command *command, int option, const char *value)
-{
-	static const char *const names[] = {"pid",  "tid",  "comm", "cpu",
-					    "mode", "from", "to",   "symbol"};
-	struct error error = {0};
-
-	if (option < PAGE_FILTER_FIRST || option >= PAGE_FILTER_FIRST + (int)ARRAY_SIZE(names))
-		return false; /* getopt has said what is wrong */
-	if (!filter_set(&command->filter, names[option - PAGE_FILTER_FIRST], value, &error))
-		return true;
-	fprintf(stderr, "%s: %s\n", command->program, error.text);
-	return false;
-}
 
 static gp_status_t read_trace(struct page_data *data, const char *path, struct filter *filter,
 			      struct error *error)
@@ -38,17 +23,16 @@ static gp_status_t read_trace(struct page_data *data, const char *path, struct f
 static gp_status_t write_output(const struct page_command *command, const struct page_data *data,
 				const char *path, struct error *error)
 {
-	static struct output_file file; /* likewise */
-	gp_status_t status = output_file_open(path, &file, error);
+	struct output output;
+	gp_status_t status = output_open(&output, path, error);
 
 	if (status)
 		return status;
-	status = command->write(data, file.stream, command->context, error);
-	if (status) {
-		output_file_abandon(&file);
-		return status;
-	}
-	return output_file_commit(&file, error);
+	status = command->write(data, output.file, command->context, error);
+	if (!status)
+		return output_finish(&output, error);
+	output_abandon(&output);
+	return status;
 }
 
 /* boot.fxt gives boot.html; any other name gets the suffix behind it. */
@@ -73,8 +57,6 @@ int page_command_run(struct page_command *command)
 	struct error error = {0};
 	gp_status_t status = GP_OK;
 
-	/* A reader that goes away is an error of writing, told in a line. */
-	signal(SIGPIPE, SIG_IGN);
 	if (!output) {
 		status = default_output(command, path, sizeof(path), &error);
 		output = path;
@@ -95,7 +77,7 @@ int page_command_run(struct page_command *command)
 		fprintf(stderr, "%s: %s\n", command->program, error.text);
 		return EXIT_FAILURE;
 	}
-	if (strcmp(output, "-") != 0)
+	if (!command->output)
 		printf("%s\n", output);
 	return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,5 +1,6 @@
 /* guestprof timeline: one HTML file that shows who ran on which vCPU when. */
 #include "command.h"
+#include "filter_options.h"
 #include "page_command.h"
 
 #include <getopt.h>
@@ -18,7 +19,8 @@ static const char help[] = "usage: guestprof timeline [OPTIONS] [FILE]\n"
 			   "  -o, --output OUT   file to write (default: FILE with -timeline.html "
 			   "for .fxt; -: standard\n"
 			   "                     output)\n"
-			   "  -h, --help\n" PAGE_FILTER_HELP "\n"
+			   "  -h, --help\n"
+			   "\n" FILTER_HELP "\n"
 			   "In the page: drag over the lanes to zoom to a range; + - and the arrow "
 			   "keys do it without\n"
 			   "a mouse; the back button takes back, ? lists all keys.\n"
@@ -40,7 +42,7 @@ int command_timeline(int argc, char **argv)
 	static const struct option options[] = {
 		{"output", required_argument, NULL, 'o'},
 		{"help", no_argument, NULL, 'h'},
-		PAGE_FILTER_OPTIONS,
+		FILTER_OPTIONS,
 		{NULL, 0, NULL, 0},
 	};
 	static char program[] = "guestprof timeline";
@@ -62,7 +64,7 @@ int command_timeline(int argc, char **argv)
 			fputs(help, stdout);
 			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 		default:
-			if (!page_command_filter(&command, option, optarg))
+			if (!filter_option(program, option, &command.filter))
 				return EXIT_USAGE;
 		}
 	}

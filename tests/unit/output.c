@@ -1,5 +1,5 @@
 /* Output files: whole or not there. */
-#include "tools/output_file.h"
+#include "tools/output.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -59,38 +59,38 @@ static void assert_holds(const char *text)
 	cr_assert_str_eq(found, text);
 }
 
-TestSuite(output_file, .init = make_directory, .fini = remove_directory);
+TestSuite(output, .init = make_directory, .fini = remove_directory);
 
-Test(output_file, has_its_name_when_all_of_it_is_written)
+Test(output, has_its_name_when_all_of_it_is_written)
 {
 	struct error error = {0};
-	struct output_file file;
+	struct output output;
 	struct stat present;
 
 	umask(027);
-	cr_assert_eq(output_file_open(path, &file, &error), GP_OK, "%s", error.text);
-	fputs("whole", file.stream);
+	cr_assert_eq(output_open(&output, path, &error), GP_OK, "%s", error.text);
+	fputs("whole", output.file);
 	cr_assert_neq(access(path, F_OK), 0, "not before");
-	cr_assert_eq(output_file_commit(&file, &error), GP_OK, "%s", error.text);
+	cr_assert_eq(output_finish(&output, &error), GP_OK, "%s", error.text);
 	assert_holds("whole");
 	cr_assert_eq(stat(path, &present), 0);
 	cr_assert_eq(present.st_mode & 0777, 0640, "as the user's umask says");
 	cr_assert_eq(count_files(), 1);
 }
 
-Test(output_file, a_full_disk_leaves_the_earlier_file_and_nothing_else)
+Test(output, a_full_disk_leaves_the_earlier_file_and_nothing_else)
 {
 	struct rlimit limit = {.rlim_cur = 1 << 16, .rlim_max = RLIM_INFINITY};
 	struct error error = {0};
-	struct output_file file;
+	struct output output;
 
 	put("earlier");
 	signal(SIGXFSZ, SIG_IGN);
-	cr_assert_eq(output_file_open(path, &file, &error), GP_OK, "%s", error.text);
+	cr_assert_eq(output_open(&output, path, &error), GP_OK, "%s", error.text);
 	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	for (int i = 0; i < 1 << 17; i++)
-		putc('x', file.stream);
-	cr_assert_neq(output_file_commit(&file, &error), GP_OK);
+		putc('x', output.file);
+	cr_assert_neq(output_finish(&output, &error), GP_OK);
 	limit.rlim_cur = RLIM_INFINITY;
 	setrlimit(RLIMIT_FSIZE, &limit);
 	cr_assert(strstr(error.text, path), "%s", error.text);
@@ -98,57 +98,75 @@ Test(output_file, a_full_disk_leaves_the_earlier_file_and_nothing_else)
 	cr_assert_eq(count_files(), 1);
 }
 
-Test(output_file, an_abandoned_one_is_gone)
+Test(output, an_abandoned_one_is_gone)
 {
 	struct error error = {0};
-	struct output_file file;
+	struct output output;
 
 	put("earlier");
-	cr_assert_eq(output_file_open(path, &file, &error), GP_OK, "%s", error.text);
-	fputs("half", file.stream);
-	output_file_abandon(&file);
+	cr_assert_eq(output_open(&output, path, &error), GP_OK, "%s", error.text);
+	fputs("half", output.file);
+	output_abandon(&output);
 	assert_holds("earlier");
 	cr_assert_eq(count_files(), 1);
 }
 
-Test(output_file, what_is_no_regular_file_is_written_directly)
+Test(output, what_is_no_regular_file_is_written_directly)
 {
 	struct error error = {0};
-	struct output_file file;
+	struct output output;
 
-	cr_assert_eq(output_file_open("/dev/null", &file, &error), GP_OK, "%s", error.text);
-	fputs("text", file.stream);
-	cr_assert_eq(output_file_commit(&file, &error), GP_OK, "%s", error.text);
-	cr_assert_eq(output_file_open("/dev/full", &file, &error), GP_OK, "%s", error.text);
-	fputs("text", file.stream);
-	cr_assert_neq(output_file_commit(&file, &error), GP_OK);
+	cr_assert_eq(output_open(&output, "/dev/null", &error), GP_OK, "%s", error.text);
+	fputs("text", output.file);
+	cr_assert_eq(output_finish(&output, &error), GP_OK, "%s", error.text);
+	cr_assert_eq(output_open(&output, "/dev/full", &error), GP_OK, "%s", error.text);
+	fputs("text", output.file);
+	cr_assert_neq(output_finish(&output, &error), GP_OK);
 	cr_assert(strstr(error.text, "/dev/full"), "%s", error.text);
 }
 
-Test(output_file, through_a_link_the_target_is_replaced)
+Test(output, a_pipe_behind_a_link_is_written_directly)
+{
+	char text[8] = "", name[32];
+	struct error error = {0};
+	struct output output;
+	int ends[2];
+
+	cr_assert_eq(pipe(ends), 0);
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", ends[1]);
+	cr_assert_eq(output_open(&output, name, &error), GP_OK, "%s", error.text);
+	fputs("text", output.file);
+	cr_assert_eq(output_finish(&output, &error), GP_OK, "%s", error.text);
+	cr_assert_eq(read(ends[0], text, sizeof(text) - 1), 4);
+	cr_assert_str_eq(text, "text");
+	close(ends[0]);
+	close(ends[1]);
+}
+
+Test(output, through_a_link_the_target_is_replaced)
 {
 	char link_path[160];
 	struct error error = {0};
-	struct output_file file;
+	struct output output;
 	struct stat present;
 
 	put("earlier");
 	snprintf(link_path, sizeof(link_path), "%s/link", directory);
 	cr_assert_eq(symlink("page.html", link_path), 0);
-	cr_assert_eq(output_file_open(link_path, &file, &error), GP_OK, "%s", error.text);
-	fputs("whole", file.stream);
-	cr_assert_eq(output_file_commit(&file, &error), GP_OK, "%s", error.text);
+	cr_assert_eq(output_open(&output, link_path, &error), GP_OK, "%s", error.text);
+	fputs("whole", output.file);
+	cr_assert_eq(output_finish(&output, &error), GP_OK, "%s", error.text);
 	assert_holds("whole");
 	cr_assert_eq(lstat(link_path, &present), 0);
 	cr_assert(S_ISLNK(present.st_mode));
 	unlink(link_path);
 }
 
-Test(output_file, a_directory_that_is_not_there_is_named)
+Test(output, a_directory_that_is_not_there_is_named)
 {
 	struct error error = {0};
-	struct output_file file;
+	struct output output;
 
-	cr_assert_neq(output_file_open("/nowhere/page.html", &file, &error), GP_OK);
+	cr_assert_neq(output_open(&output, "/nowhere/page.html", &error), GP_OK);
 	cr_assert(strstr(error.text, "/nowhere/page.html"), "%s", error.text);
 }

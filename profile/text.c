@@ -1,0 +1,80 @@
+#include "profile/text.h"
+
+#include <string.h>
+
+static bool is_plain(unsigned char byte)
+{
+	return byte >= 0x20 && byte < 0x7f;
+}
+
+void text_print_json(FILE *to, const char *name, size_t size)
+{
+	putc('"', to);
+	for (size_t i = 0; i < size; i++) {
+		unsigned char byte = (unsigned char)name[i];
+
+		if (!is_plain(byte))
+			fprintf(to, "\\\\x%02x", byte);
+		else if (byte == '"' || byte == '\\')
+			fprintf(to, "\\%c", byte);
+		else
+			putc(byte, to);
+	}
+	putc('"', to);
+}
+
+void text_escape(const char *name, size_t name_bytes, char *out, size_t size)
+{
+	static const char digits[] = "0123456789abcdef";
+	size_t used = 0;
+
+	for (size_t i = 0; i < name_bytes; i++) {
+		unsigned char byte = (unsigned char)name[i];
+
+		if (used + (is_plain(byte) ? 1 : 4) >= size)
+			break;
+		if (is_plain(byte)) {
+			out[used++] = (char)byte;
+			continue;
+		}
+		out[used++] = '\\';
+		out[used++] = 'x';
+		out[used++] = digits[byte >> 4];
+		out[used++] = digits[byte & 15];
+	}
+	out[used] = 0;
+}
+
+void text_print_without(FILE *to, const char *name, size_t size, const char *special)
+{
+	for (size_t i = 0; i < size; i++) {
+		unsigned char byte = (unsigned char)name[i];
+
+		if (!is_plain(byte) || strchr(special, byte))
+			fprintf(to, "\\x%02x", byte);
+		else
+			putc(byte, to);
+	}
+}
+
+void text_print_frame(FILE *to, const struct frame *frame)
+{
+	trace_print_name(to, frame->name, frame->name_bytes);
+	if (frame->id == FRAME_NO_ID)
+		return;
+	if (frame->kind == FRAME_PROCESS)
+		fprintf(to, " (pid %llu)", (unsigned long long)frame->id);
+	else if (frame->kind == FRAME_THREAD)
+		fprintf(to, " (tid %llu)", (unsigned long long)frame->id);
+}
+
+const char *text_frame_kind(const struct frame *frame)
+{
+	static const char *const kinds[FRAME_KINDS] = {
+		[FRAME_KERNEL] = "kernel", [FRAME_MODULE] = "module",   [FRAME_BOOT] = "boot",
+		[FRAME_USER] = "user",     [FRAME_PROCESS] = "process", [FRAME_THREAD] = "thread",
+		[FRAME_VCPU] = "vcpu",     [FRAME_MODE] = "mode",       [FRAME_GROUP] = "group",
+	};
+
+	return kinds[frame->kind < FRAME_KINDS ? frame->kind : FRAME_KERNEL];
+}

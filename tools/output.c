@@ -1,0 +1,133 @@
+#include "output.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static gp_status_t open_temporary(struct output *output, struct error *error)
+{
+	mode_t mask = umask(0);
+	int fd;
+
+	umask(mask);
+	if (asprintf(&output->temporary, "%s.XXXXXX", output->path) < 0) {
+		output->temporary = NULL;
+		return error_set(error, GP_ERR_NO_MEMORY, "no memory");
+	}
+	fd = mkostemp(output->temporary, O_CLOEXEC);
+	if (fd < 0) {
+		error_set_errno(error, errno, "cannot create %s", output->path);
+		free(take_pointer(&output->temporary));
+		return status_from_errno(errno);
+	}
+	output->file = fdopen(fd, "w");
+	if (output->file && !fchmod(fd, 0666 & ~mask))
+		return GP_OK;
+	error_set_errno(error, errno, "cannot write %s", output->path);
+	if (!output->file)
+		close(fd);
+	return status_from_errno(errno);
+}
+
+gp_status_t output_open(struct output *output, const char *path, struct error *error)
+{
+	struct stat file;
+	gp_status_t status = GP_OK;
+
+	*output = (struct output){0};
+	signal(SIGPIPE, SIG_IGN);
+	if (!path || !strcmp(path, "-")) {
+		output->file = stdout;
+		output->is_terminal = isatty(STDOUT_FILENO);
+		return GP_OK;
+	}
+	if (stat(path, &file)) {
+		output->path = strdup(path);
+		file.st_mode = S_IFREG;
+	} else if (S_ISREG(file.st_mode)) {
+		/* The link stays, what it leads to is replaced. */
+		output->path = realpath(path, NULL);
+	} else {
+		/* What /dev/stdout leads to has no path that could be opened when it is a pipe. */
+		output->path = strdup(path);
+	}
+	if (!output->path)
+		return error_set_errno(error, errno, "cannot write %s", path);
+	if (S_ISREG(file.st_mode)) {
+		status = open_temporary(output, error);
+	} else {
+		output->file = fopen(output->path, "we");
+		if (!output->file)
+			status = error_set_errno(error, errno, "cannot write %s", path);
+	}
+	if (status)
+		output_abandon(output);
+	return status;
+}
+
+void output_open_paged(struct output *output)
+{
+	const char *pager = getenv("PAGER");
+
+	*output = (struct output){.file = stdout, .is_terminal = isatty(STDOUT_FILENO)};
+	signal(SIGPIPE, SIG_IGN);
+	if (!output->is_terminal)
+		return;
+	if (!pager)
+		pager = "less";
+	if (!*pager || !strcmp(pager, "cat"))
+		return;
+	/* less: leave the text on the screen if it fits, show colours. As git does. */
+	setenv("LESS", "FRX", 0);
+	if (!getenv("PAGER") && system("command -v less >/dev/null 2>&1"))
+		return;
+	output->file = popen(pager, "we");
+	if (output->file)
+		output->is_pager = true;
+	else
+		output->file = stdout;
+}
+
+gp_status_t output_finish(struct output *output, struct error *error)
+{
+	const char *name = output->path ? output->path : "standard output";
+	bool failed = ferror(output->file) != 0;
+	gp_status_t status = GP_OK;
+	int why;
+
+	errno = 0;
+	if (fflush(output->file))
+		failed = true;
+	why = errno ? errno : EIO;
+	if (output->is_pager) {
+		pclose(take_pointer(&output->file));
+	} else if (failed) {
+		status = error_set_errno(error, why, "cannot write %s", name);
+	} else if (output->path) {
+		if (fclose(take_pointer(&output->file)))
+			status = error_set_errno(error, errno, "cannot write %s", name);
+		else if (output->temporary && rename(output->temporary, output->path))
+			status = error_set_errno(error, errno, "cannot name %s", name);
+		else
+			free(take_pointer(&output->temporary));
+	}
+	output_abandon(output);
+	return status;
+}
+
+void output_abandon(struct output *output)
+{
+	if (output->file && output->is_pager)
+		pclose(output->file);
+	else if (output->file && output->path)
+		fclose(output->file);
+	if (output->temporary)
+		unlink(output->temporary);
+	free(output->temporary);
+	free(output->path);
+	*output = (struct output){0};
+}

@@ -1,0 +1,36 @@
+/* Where a subcommand's result goes: standard output, a pager, or a file that gets its name when it
+ * is whole.
+ *
+ *     output_open(&output, path, &error)    or output_open_paged(&output)
+ *     ... write to output.file
+ *     output_finish(&output, &error)        or output_abandon(&output): no file is left
+ *
+ * While one is open, writing to a closed pipe is an error that output_finish() tells, not a signal.
+ */
+#ifndef TOOLS_OUTPUT_H
+#define TOOLS_OUTPUT_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct output {
+	FILE *file;
+	bool is_terminal; /* a person reads it: colours may be used */
+	char *path;       /* NULL: standard output or a pager */
+	char *temporary;  /* NULL: written in place, as what is no regular file must be */
+	bool is_pager;
+};
+
+/* `path` NULL or "-": standard output. */
+gp_status_t output_open(struct output *output, const char *path, struct error *error);
+
+/* Standard output; when that is a terminal, through $PAGER, or less if it is there. */
+void output_open_paged(struct output *output);
+
+/* Closes it; errors of earlier writes are told here. A pager that was left early is none. */
+gp_status_t output_finish(struct output *output, struct error *error);
+void output_abandon(struct output *output);
+
+#endif

@@ -1,0 +1,255 @@
+/* guestprof report as text and as Markdown. */
+#include "report.h"
+
+#include "profile/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* As perf colours its percentages. */
+#define HOT_PERCENT 5.0
+#define WARM_PERCENT 0.5
+
+void report_walk_begin(struct report_walk *walk, const struct report *report)
+{
+	*walk = (struct report_walk){.report = report};
+}
+
+static bool is_shown(const struct report *report, uint32_t node)
+{
+	uint64_t total = report->tree.nodes[node].total;
+
+	return node && total && report_percent(total, report->whole) >= report->least;
+}
+
+static void enter(struct report_walk *walk, uint32_t node, size_t depth)
+{
+	const struct call_tree_node *nodes = walk->report->tree.nodes;
+	uint32_t parent = nodes[node].parent;
+	bool alone = nodes[parent].first_child == node &&
+		     !is_shown(walk->report, nodes[node].next_sibling);
+	size_t above = depth > 1 ? walk->indents[depth - 1] : 0;
+
+	walk->node = node;
+	walk->depth = depth;
+	walk->branch = !alone || depth <= walk->report->tree.leading + 1;
+	walk->indents[depth] = (uint16_t)(above + (walk->branch && depth > 1 ? 2 : 0));
+}
+
+bool report_walk_next(struct report_walk *walk)
+{
+	const struct call_tree_node *nodes = walk->report->tree.nodes;
+	uint32_t node = walk->node;
+	size_t depth = walk->depth;
+
+	/* Children are sorted: the first that is too small ends them. */
+	if (is_shown(walk->report, nodes[node].first_child) && depth < CALL_TREE_DEPTH_MAX) {
+		enter(walk, nodes[node].first_child, depth + 1);
+		return true;
+	}
+	for (; node; node = nodes[node].parent, depth--) {
+		if (is_shown(walk->report, nodes[node].next_sibling)) {
+			enter(walk, nodes[node].next_sibling, depth);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void print_text(FILE *to, const char *label, const char *text)
+{
+	if (!*text)
+		return;
+	fprintf(to, "# %s", label);
+	trace_print_name(to, text, strlen(text));
+	putc('\n', to);
+}
+
+static const char *state_of(const struct trace_info *info)
+{
+	if (info->broken)
+		return "is damaged";
+	return info->cut ? "is cut" : "has no end record and stops";
+}
+
+static void print_header(const struct report *report, FILE *to)
+{
+	const struct profile_totals *totals = &report->totals;
+	const struct trace_info *info = &report->trace.info;
+
+	print_text(to, "trace:    ", report->path);
+	print_text(to, "guest:    ", info->banner);
+	print_text(to, "kernel:   ", info->kernel);
+	print_text(to, "command:  ", info->command_line);
+	fprintf(to, "# sampled:  %llu vCPU(s), every %.3f us, %.3f s\n",
+		(unsigned long long)info->vcpus, (double)info->period_ns / 1e3,
+		(double)(info->last_ns - info->first_ns) / 1e9);
+	fprintf(to, "# ticks:    %llu stacks + %llu partial + %llu dropped\n",
+		(unsigned long long)info->stacks, (unsigned long long)info->partials,
+		(unsigned long long)info->dropped_records);
+	if (!filter_is_empty(&report->filter))
+		fprintf(to, "# filtered: %llu of %llu ticks are left out\n",
+			(unsigned long long)totals->filtered,
+			(unsigned long long)(totals->filtered + totals->ticks));
+	fprintf(to, "# vCPUs:   ");
+	for (int mode = 0; mode < FRAMES_MODES; mode++)
+		if (totals->modes[mode])
+			fprintf(to, " %s %.1f %%", frames_mode_name((uint64_t)mode),
+				report_percent(totals->modes[mode], totals->ticks));
+	fprintf(to, "\n# stacks:  ");
+	for (int end = 0; end < FRAMES_ENDS; end++)
+		if (totals->ends[end])
+			fprintf(to, " %s %.1f %%", frames_end_name((uint64_t)end),
+				report_percent(totals->ends[end], totals->running));
+	putc('\n', to);
+	print_text(to, "ended:    ", info->end_reason);
+	if (!info->complete)
+		fprintf(to, "# INCOMPLETE: the trace %s at byte %zu of %zu%s%s\n", state_of(info),
+			info->good_bytes, info->bytes, info->problem ? ": " : "",
+			info->problem ? info->problem : "");
+	else if (info->bad_records)
+		fprintf(to, "# DAMAGED: %llu record(s) skipped; the last at byte %zu: %s\n",
+			(unsigned long long)info->bad_records, info->problem_offset, info->problem);
+}
+
+static void print_percent(const struct report *report, FILE *to, uint64_t part)
+{
+	double percent = report_percent(part, report->whole);
+	const char *colour = percent >= HOT_PERCENT ? "\033[31m" : "\033[32m";
+
+	if (report->colours && percent >= WARM_PERCENT)
+		fprintf(to, "%s%6.2f %%\033[0m  ", colour, percent);
+	else
+		fprintf(to, "%6.2f %%  ", percent);
+}
+
+static void write_table(const struct report *report, FILE *to)
+{
+	size_t shown = report_rows(report);
+
+	fprintf(to,
+		report->by_owner ? "#\n#  share   samples  %s\n"
+				 : "#\n#   self     total   samples  %s\n",
+		report->column);
+	for (size_t i = 0; i < shown; i++) {
+		const struct table_row *row = &report->table.rows[i];
+
+		print_percent(report, to, row->self);
+		if (!report->by_owner)
+			print_percent(report, to, row->total);
+		fprintf(to, "%8llu  ", (unsigned long long)row->self);
+		text_print_frame(to, &report->frames.entries[row->frame]);
+		putc('\n', to);
+	}
+	if (shown < report->table.count)
+		fprintf(to, "# and %zu more; -n 0 shows all\n", report->table.count - shown);
+}
+
+static void write_tree(const struct report *report, FILE *to)
+{
+	struct report_walk walk;
+	size_t shown = 0;
+
+	fprintf(to, "#\n#  total      self   samples  %s\n", report->column);
+	report_walk_begin(&walk, report);
+	while (report_walk_next(&walk)) {
+		const struct call_tree_node *node = &report->tree.nodes[walk.node];
+
+		if (report->most && shown == report->most) {
+			fprintf(to, "# and more; -n 0 shows all\n");
+			break;
+		}
+		shown++;
+		print_percent(report, to, node->total);
+		print_percent(report, to, node->self);
+		fprintf(to, "%8llu  %*s%s", (unsigned long long)node->total,
+			(int)walk.indents[walk.depth], "", walk.branch ? "+ " : "  ");
+		text_print_frame(to, &report->frames.entries[node->frame]);
+		putc('\n', to);
+	}
+	if (report->least > 0)
+		fprintf(to, "# without what is below %g %%; --min 0 shows all\n", report->least);
+}
+
+void report_write_text(const struct report *report, FILE *to)
+{
+	print_header(report, to);
+	if (report->shape == REPORT_TABLE)
+		write_table(report, to);
+	else
+		write_tree(report, to);
+}
+
+/* What would be markup in a cell of a table. */
+static void print_cell(const struct report *report, FILE *to, uint32_t frame)
+{
+	const struct frame *entry = &report->frames.entries[frame];
+	char *text = NULL;
+	size_t size = 0;
+	FILE *buffer = open_memstream(&text, &size);
+
+	if (!buffer)
+		return;
+	text_print_frame(buffer, entry);
+	if (!fclose(buffer))
+		for (size_t i = 0; i < size; i++) {
+			if (strchr("|`*_<>[]\\&~#", text[i]))
+				putc('\\', to);
+			putc(text[i], to);
+		}
+	free(text);
+}
+
+static void markdown_fact(FILE *to, const char *label, const char *text)
+{
+	if (!*text)
+		return;
+	fprintf(to, "- %s: `", label);
+	/* Nothing but a backtick ends code. */
+	text_print_without(to, text, strlen(text), "`");
+	fputs("`\n", to);
+}
+
+void report_write_markdown(const struct report *report, FILE *to)
+{
+	const struct profile_totals *totals = &report->totals;
+	const struct trace_info *info = &report->trace.info;
+	size_t shown = report_rows(report);
+
+	markdown_fact(to, "guest", info->banner);
+	markdown_fact(to, "kernel", info->kernel);
+	fprintf(to, "- sampled: %llu vCPU(s), every %.3f us, %.3f s\n",
+		(unsigned long long)info->vcpus, (double)info->period_ns / 1e3,
+		(double)(info->last_ns - info->first_ns) / 1e9);
+	fprintf(to, "- ticks: %llu stacks, %llu partial, %llu dropped, %llu left out by filters\n",
+		(unsigned long long)info->stacks, (unsigned long long)info->partials,
+		(unsigned long long)info->dropped_records, (unsigned long long)totals->filtered);
+	fprintf(to, "- complete stacks: %.1f %%\n",
+		report_percent(totals->ends[FXT_STACK_END_ROOT], totals->running));
+	markdown_fact(to, "ended", info->end_reason);
+	if (!info->complete)
+		fprintf(to, "- **incomplete**: the trace %s at byte %zu of %zu\n", state_of(info),
+			info->good_bytes, info->bytes);
+	if (report->shape != REPORT_TABLE) {
+		fputs("\n```\n", to);
+		write_tree(report, to);
+		fputs("```\n", to);
+		return;
+	}
+	fprintf(to,
+		report->by_owner ? "\n| share | samples | %s |\n|---:|---:|:---|\n"
+				 : "\n| self | total | samples | %s |\n|---:|---:|---:|:---|\n",
+		report->column);
+	for (size_t i = 0; i < shown; i++) {
+		const struct table_row *row = &report->table.rows[i];
+
+		fprintf(to, "| %.2f %% |", report_percent(row->self, report->whole));
+		if (!report->by_owner)
+			fprintf(to, " %.2f %% |", report_percent(row->total, report->whole));
+		fprintf(to, " %llu | ", (unsigned long long)row->self);
+		print_cell(report, to, row->frame);
+		fputs(" |\n", to);
+	}
+	if (shown < report->table.count)
+		fprintf(to, "\n%zu more are not shown.\n", report->table.count - shown);
+}
