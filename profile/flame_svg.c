@@ -13,6 +13,8 @@
 #define LEAST_WIDTH 0.5
 /* Of a monospaced font at 12 pixels; a little too wide rather than too narrow. */
 #define LETTER 7.3
+/* Of the text above the picture. */
+#define BANNER_LETTERS 150
 
 /* The rows that are visible, top to bottom. */
 struct picture {
@@ -55,11 +57,14 @@ static void put_text(FILE *to, const char *text)
 	put_xml(to, text, strlen(text));
 }
 
-static void put_untrusted(FILE *to, const char *text)
+static void put_untrusted(FILE *to, const char *text, size_t most)
 {
 	char printable[PAGE_NAME_MAX + 8];
+	size_t length = strlen(page_print_name(text, strlen(text), printable));
 
-	put_text(to, page_print_name(text, strlen(text), printable));
+	put_xml(to, printable, length <= most ? length : most - 2);
+	if (length > most)
+		fputs("..", to);
 }
 
 static bool is_idle(const struct page_data *data, uint32_t node)
@@ -159,9 +164,9 @@ static void write_head(const struct picture *picture, FILE *to)
 	double duration = (double)(info->last_ns - info->first_ns) / 1e9;
 
 	fprintf(to, "<text class=\"head\" x=\"%g\" y=\"24\">guestprof: ", MARGIN);
-	put_untrusted(to, file->path);
+	put_untrusted(to, file->path, BANNER_LETTERS);
 	fprintf(to, "</text>\n<text class=\"line\" x=\"%g\" y=\"42\">", MARGIN);
-	put_untrusted(to, info->banner);
+	put_untrusted(to, info->banner, BANNER_LETTERS);
 	fprintf(to,
 		"</text>\n<text class=\"line\" x=\"%g\" y=\"60\">%.3f s, %" PRIu64
 		" vCPUs, a tick every %.3f ms; %" PRIu64 " samples, %" PRIu64 " partial, %" PRIu64

@@ -2,6 +2,7 @@
  *
  *     make_trace hostile FILE      names that want to be markup and script; known figures
  *     make_trace base FILE         the same guest with other shares, to compare with
+ *     make_trace wild FILE         times, periods, numbers and depths that no guest has
  *     make_trace large FILE COUNT  COUNT samples of 30 frames
  */
 #include "fxt/metadata.h"
@@ -87,11 +88,11 @@ static void put_partial(uint64_t vcpu, uint64_t time, uint64_t id)
 	put(fxt_sample_encode(&sample, words, 4096));
 }
 
-static void begin(const char *banner, uint64_t vcpus)
+static void begin(const char *banner, uint64_t vcpus, uint64_t period)
 {
 	put(fxt_write_preamble(words, 4096));
 	put_metadata(FXT_SESSION,
-		     (struct fxt_argument[]){fxt_argument_u64(FXT_SESSION_PERIOD, PERIOD),
+		     (struct fxt_argument[]){fxt_argument_u64(FXT_SESSION_PERIOD, period),
 					     fxt_argument_u64(FXT_SESSION_VCPUS, vcpus),
 					     fxt_argument_u64(FXT_SESSION_DEPTH, 64)},
 		     3);
@@ -151,7 +152,7 @@ static void write_hostile(uint64_t shift)
 			      .thread = {.process = 1, .thread = 1},
 			      .text = fxt_text("<b>console</b></script>")};
 
-	begin("<script>alert(1)</script> & Linux version 6", 2);
+	begin("<script>alert(1)</script> & Linux version 6", 2, PERIOD);
 	put(fxt_encode_process_name(7, fxt_text("<i>evil</i>"), words, 4096));
 	put(fxt_encode_process_name(8, fxt_text("recursive"), words, 4096));
 	for (uint64_t tick = 1; tick <= 1000; tick++) {
@@ -207,7 +208,7 @@ static void write_large(uint64_t count)
 {
 	static char name[64];
 
-	begin("Linux version 6.1.0-large", 4);
+	begin("Linux version 6.1.0-large", 4, PERIOD);
 	for (uint64_t process = 1; process <= 50; process++) {
 		snprintf(name, sizeof(name), "worker%llu", (unsigned long long)process);
 		put(fxt_encode_process_name(process, fxt_text(name), words, 4096));
@@ -237,10 +238,32 @@ static void write_large(uint64_t count)
 	end("powered off");
 }
 
+/* Every field at its limits; no end. */
+static void write_wild(void)
+{
+	static const uint64_t numbers[] = {
+		0, 1, 1000, UINT64_C(1) << 31, UINT64_C(1) << 53, UINT64_C(1) << 63, UINT64_MAX};
+	enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
+	static uint64_t stack[FXT_SAMPLE_DEPTH_MAX];
+
+	begin("", UINT64_MAX, PERIOD);
+	for (size_t i = 0; i < FXT_SAMPLE_DEPTH_MAX; i++)
+		stack[i] = inside(KERNEL, i % 3);
+	for (size_t i = 0; i < 3; i++)
+		put_symbol(FXT_SYMBOL_KERNEL, KERNEL + i * FUNCTION_BYTES,
+			   (char[]){(char)('a' + i), 0});
+	for (size_t i = 0; i < NUMBERS * NUMBERS * 4; i++)
+		put_sample(numbers[i % NUMBERS], numbers[i / NUMBERS % NUMBERS],
+			   numbers[i * 3 % NUMBERS], numbers[i * 5 % NUMBERS], stack,
+			   i % 4 ? FXT_SAMPLE_DEPTH_MAX : 0, i % 1000, numbers[i * 2 % NUMBERS]);
+	for (size_t i = 0; i + 1 < NUMBERS; i++)
+		put_drops(i, numbers[i + 1], numbers[i], numbers[i]);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 3 || (!strcmp(argv[1], "large") && argc != 4)) {
-		fputs("usage: make_trace hostile|base FILE, or large FILE COUNT\n", stderr);
+		fputs("usage: make_trace hostile|base|wild FILE, or large FILE COUNT\n", stderr);
 		return 2;
 	}
 	file = fopen(argv[2], "w");
@@ -248,7 +271,9 @@ int main(int argc, char **argv)
 		perror(argv[2]);
 		return 1;
 	}
-	if (!strcmp(argv[1], "large"))
+	if (!strcmp(argv[1], "wild"))
+		write_wild();
+	else if (!strcmp(argv[1], "large"))
 		write_large(strtoull(argv[3], NULL, 10));
 	else
 		write_hostile(!strcmp(argv[1], "base") ? 5 : 0);

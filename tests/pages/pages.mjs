@@ -1,7 +1,7 @@
 /* Drives the pages; see pages.sh. Prints TAP. */
 import {chromium} from "playwright-core";
 import {execFileSync} from "node:child_process";
-import {mkdtempSync, rmSync, statSync} from "node:fs";
+import {mkdtempSync, readdirSync, rmSync, statSync} from "node:fs";
 import {join} from "node:path";
 
 const {GUESTPROF: guestprof, SHOTS: shots, WORK: work} = process.env;
@@ -35,16 +35,22 @@ function run(...words) {
 	return execFileSync(guestprof, words, {encoding: "utf8", maxBuffer: 1 << 28});
 }
 
-/* What the text report says: self ticks of functions of one name, and ticks that ran. */
-function report(path) {
-	const self = new Map();
+/* What the text report says: for each name the self ticks, and the percentages of its lines. */
+function reportLines(path) {
+	const lines = new Map();
 	for (const line of run("report", "-n", "0", path).split("\n")) {
-		const match = line.match(/^ *[\d.]+ % +[\d.]+ % +(\d+) {2}(.*)$/);
-		if (match)
-			self.set(match[2], (self.get(match[2]) || 0) + Number(match[1]));
+		const match = line.match(/^ *([\d.]+ %) +([\d.]+ %) +(\d+) {2}(.*)$/);
+		if (!match)
+			continue;
+		const found = lines.get(match[4]) || {self: 0, shown: []};
+		found.self += Number(match[3]);
+		found.shown.push(`${match[1]} ${match[2]}`);
+		lines.set(match[4], found);
 	}
-	return self;
+	return lines;
 }
+
+const report = (path) => new Map([...reportLines(path)].map(([name, {self}]) => [name, self]));
 
 const home = mkdtempSync(join(work, "chromium-"));
 const browser = await chromium.launchPersistentContext(home, {
@@ -116,7 +122,9 @@ async function zoomed(page, label, when) {
 }
 const shown = (page) => page.locator("#shown").textContent();
 
-for (const name of ["hostile", "large"])
+const goldens = readdirSync(work).filter((name) => /^golden-.*\.fxt$/.test(name))
+	.map((name) => name.replace(/\.fxt$/, ""));
+for (const name of ["hostile", "large", "wild", ...goldens])
 	for (const command of ["flamegraph", "timeline"])
 		run(command, "-o", join(work, `${name}-${command}.html`), trace(name));
 run("flamegraph", "--diff", trace("base"), "-o", join(work, "diff.html"), trace("hostile"));
@@ -151,18 +159,51 @@ await test("the header has rate, duration, samples, partials, drops, unfinished 
 });
 
 await test("figures are those of the report, to the tick", async () => {
-	for (const name of ["hostile", "large"]) {
-		const page = await open(join(work, `${name}-flamegraph.html`)), wanted = report(trace(name));
-		const got = await page.evaluate(() => window.guestprof.explorer.view.functions()
-			.map((row) => [row.name, row.self]));
-		const sums = new Map(), rare = got.find(([text]) => text === "[rare]");
-		for (const [text, self] of got)
+	for (const name of ["hostile", "large", ...goldens]) {
+		const page = await open(join(work, `${name}-flamegraph.html`));
+		const wanted = reportLines(trace(name)), got = await page.evaluate(() => {
+			const {view} = window.guestprof.explorer;
+			return view.functions().map((row) => [row.name, row.self,
+				[row.self, row.total].map((ticks) =>
+					`${(100 * ticks / view.root.total).toFixed(2)} %`).join(" ")]);
+		});
+		const sums = new Map(), shown = new Map();
+		for (const [text, self, line] of got) {
 			sums.set(text, (sums.get(text) || 0) + self);
-		const whole = [...wanted.values()].reduce((a, b) => a + b, 0);
+			shown.set(text, [...(shown.get(text) || []), line]);
+		}
+		const whole = [...wanted.values()].reduce((sum, {self}) => sum + self, 0);
+		check(whole > 0, `${name}: the report has figures`);
 		equal([...sums.values()].reduce((a, b) => a + b, 0), whole, `${name}: sum`);
-		if (!rare)
-			for (const [text, self] of wanted)
-				equal(sums.get(text) || 0, self, `${name}: ${text}`);
+		/* In the large one some are folded. */
+		for (const [text, {self, shown: lines}] of name === "large" ? [] : wanted) {
+			equal(sums.get(text) || 0, self, `${name}: self ticks of ${text}`);
+			equal(shown.get(text).sort(), lines.sort(), `${name}: percentages of ${text}`);
+		}
+		await close(page);
+	}
+});
+
+await test("numbers that no guest has do no harm", async () => {
+	for (const command of ["flamegraph", "timeline"]) {
+		const page = await open(join(work, `wild-${command}.html`));
+		const total = await page.evaluate(() => window.guestprof.explorer.view.root.total);
+		check(total > 0 && total < 1000, `${total} ticks`);
+		equal(await page.locator("#warning").isVisible(), true, "it has no end, which is said");
+		for (const key of ["c", "f", "i", "t"])
+			await page.keyboard.press(key);
+		await page.waitForFunction(() => window.guestprof.explorer.state.idle);
+		await page.keyboard.press("c");
+		await page.waitForFunction(() => !window.guestprof.explorer.state.callers);
+		equal(await page.evaluate(() => window.guestprof.explorer.flame.drawn.length), 1025,
+			"frames of the deepest stack and the root");
+		await page.screenshot({path: join(shots, `wild-${command}.png`)});
+		if (command === "timeline") {
+			await page.focus("#lanes");
+			for (const key of ["+", "+", "ArrowRight", "ArrowLeft", "-"])
+				await page.keyboard.press(key);
+			await page.waitForFunction(() => window.guestprof.explorer.state.t);
+		}
 		await close(page);
 	}
 });

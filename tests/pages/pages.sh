@@ -34,6 +34,11 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$out/shots"
 "$out/make_trace" hostile "$work/hostile.fxt" || exit 1
 "$out/make_trace" base "$work/base.fxt" || exit 1
+"$out/make_trace" wild "$work/wild.fxt" || exit 1
 "$out/make_trace" large "$work/large.fxt" 1000000 || exit 1
+# Traces of real guests.
+for golden in tests/golden/*.fxt; do
+	[ ! -e "$golden" ] || cp "$golden" "$work/golden-${golden##*/}"
+done
 cp tests/pages/pages.mjs "$out/pages.mjs" # next to node_modules, where its import looks
 GUESTPROF=$guestprof CHROMIUM=$chromium SHOTS=$out/shots WORK=$work node "$out/pages.mjs"

@@ -92,7 +92,10 @@ class Explorer {
 		darkScheme.addEventListener("change", () => this.showLegend());
 	}
 	start() {
-		addEventListener("hashchange", () => this.apply());
+		addEventListener("hashchange", () => {
+			if (location.hash !== this.applied)
+				this.apply();
+		});
 		this.apply();
 	}
 	fillChoices() {
@@ -193,13 +196,14 @@ class Explorer {
 			history.replaceState(null, "", hash);
 		else
 			location.hash = hash;
-		if (quietly)
-			this.apply();
+		/* At once: the event comes later, perhaps after the next key. */
+		this.apply();
 	}
 	/* Makes the page what the address says. */
 	apply() {
 		const state = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 		this.state = state;
+		this.applied = location.hash;
 		for (const id of ["callers", "upright", "idle"])
 			element(id).setAttribute("aria-pressed", state[id] ? "true" : "false");
 		for (const id of ["process", "vcpu", "split"])
