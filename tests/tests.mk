@@ -72,7 +72,7 @@ $(GUESTS): $(BUILD)/tests/guests/%: $(GUEST_SOURCES) tests/guests/guest.h tests/
 unit-tests: $(UNIT_TESTS) $(PAGES_PROGRAMS)
 kvm-tests: $(KVM_TESTS) $(GUESTS)
 thread-tests: $(call programs,thread)
-benches: $(BENCHES) $(GUESTS)
+benches: $(BENCHES) $(GUESTS) $(PAGES_PROGRAMS)
 lab-programs: $(LAB_PROGRAMS)
 
 # The same unit tests again with the sanitizers; the two variants have objects of their own.

@@ -1,7 +1,7 @@
 /* The timeline: a lane for each vCPU. A sample stands for the time since its tick before; what has
  * no samples is left empty. */
 
-const LANE = 44, AXIS = 24, MARK_ROW = 14, LANE_LABEL = 62;
+const LANE = 44, AXIS = 24, MARK_ROW = 14, LANE_LABEL = 74;
 const GUEST_MODES = [[1, "user"], [2, "kernel"], [4, "in VMM"], [3, "halted"], [5, "not started"],
 	[0, "unknown"]];
 /* The narrowest window, in periods. */
