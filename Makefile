@@ -41,7 +41,7 @@ WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototy
 BASE_CFLAGS = -std=gnu17 $(WARNINGS) -D_GNU_SOURCE -DGUESTPROF_VERSION='"$(VERSION)"' \
 	-fPIC -fvisibility=hidden -fno-omit-frame-pointer -fstack-protector-strong \
 	-pthread $(PACKAGE_CFLAGS)
-LIBS = $(PACKAGE_LIBS) -pthread
+LIBS = $(PACKAGE_LIBS) -pthread -lm
 ifeq ($(SAN),address)
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 else ifeq ($(SAN),thread)
@@ -156,7 +156,7 @@ $(BUILD)/guestprof.pc: Makefile FORCE
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
 		'Name: guestprof' 'Description: profiler for whole guest operating systems' \
 		'Version: $(VERSION)' 'Libs: -L$${libdir} -lguestprof' \
-		'Libs.private: $(PACKAGE_LIBS) -pthread' \
+		'Libs.private: $(PACKAGE_LIBS) -pthread -lm' \
 		'Cflags: -I$${includedir}' >$@
 
 .PHONY: install

@@ -109,9 +109,9 @@ const char *export_object_name(const struct frame *frame)
 {
 	switch (frame->kind) {
 	case FRAME_MODULE:
-		return "[kernel modules]";
+		return "[kernel.modules]";
 	case FRAME_BOOT:
-		return "[early boot]";
+		return "[early.boot]";
 	case FRAME_USER:
 		return "[user]";
 	default:

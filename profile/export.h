@@ -74,7 +74,8 @@ void export_find_task(const struct export *export, const struct fxt_sample *samp
 size_t export_path(struct export *export, const struct fxt_sample *sample,
 		   uint32_t path[FXT_SAMPLE_DEPTH_MAX]);
 
-/* Where a frame's code comes from, as other tools name files: "[kernel.kallsyms]" ... */
+/* Where a frame's code comes from, as other tools name files, without blanks: "[kernel.kallsyms]"
+ * ... */
 const char *export_object_name(const struct frame *frame);
 
 /* The period of the trace, or 1 ms when it does not say. */

@@ -6,7 +6,7 @@
 Written from docs/trace-format.md with no code of the project's, so that it checks the reader as well.
 Two vCPUs for 100 ms at 1000 Hz: startup code, then two processes with kernel and user stacks, one that
 changes its name, names made to break formats, partial records, ticks that were lost. `slower` as a
-second argument makes the function "compute" take twice the time, for diff.
+second argument makes the function "compute" take twice the ticks, for diff: tests/golden/slower.fxt.
 """
 import struct
 import sys
@@ -146,7 +146,7 @@ for i in range(95):  # vCPU 1
     elif i < 55:
         sample(now, 1, USER, [0x7F0000001234], [200, 201], 0)
     else:
-        name = "compute" if slower and i % 2 else "recurse"
+        name = "compute" if slower else "recurse"
         sample(now, 1, USER, [at(name), at("main")], [200, 201], 0)
 event(4, start + 95 * PERIOD, 0x40000002, b"kernel:meta", b"drop_stats",
       [("num_records", 5), ("num_bytes", 400)], words(start + 100 * PERIOD))
