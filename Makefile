@@ -93,6 +93,9 @@ $(BUILD)/lib/lib$(1).a: $(call objects,$(1))
 endef
 $(foreach folder,$(FOLDERS) tests,$(eval $(call folder_rules,$(folder))))
 
+# The HTML pages' parts, which the assembler takes in.
+$(BUILD)/obj/tools/page/assets.o: $(wildcard tools/page/*.html tools/page/*.css tools/page/*.js)
+
 # Changes when the compiler or a flag does; everything is then rebuilt. All that is compiled comes
 # past here, so this is where to tell what building needs and this machine lacks.
 $(BUILD)/flags: FORCE
@@ -199,6 +202,7 @@ help:
 		'make demo       boot a stock Debian kernel, sample it, show where the time went' \
 		'make test       every test this machine can run' \
 		'make test-unit  tests over buffers; test-kvm: tiny guests; test-lab: stock kernels' \
+		'make test-pages the HTML pages in headless Chromium' \
 		'make bench      measurements, as ratios within one run' \
 		'make fuzz       every fuzzer for FUZZ_SECONDS=60' \
 		'make format lint install uninstall clean' \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that guestprof needs, when they are missing.
 #
-#   setup/packages.sh [GROUP]...           default: build; others: test, lab, lint, fuzz
+#   setup/packages.sh [GROUP]...           default: build; others: test, lab, lint, fuzz, pages
 #   setup/packages.sh --list [GROUP]...    prints them, one "GROUP PACKAGE..." a line
 #
 # Says what is missing before it installs it. Without root it prints the line to run and
@@ -19,6 +19,7 @@ packages() {
 	lab) echo "qemu-system-x86 busybox-static cpio gzip xz-utils zstd dpkg apt" ;;
 	lint) echo "clang-format shellcheck mandoc" ;;
 	fuzz) echo "clang libclang-rt-dev" ;;
+	pages) echo "[chromium] [nodejs] [npm]" ;;
 	*) return 1 ;;
 	esac
 }
@@ -27,14 +28,14 @@ list=
 if [ "${1-}" = --list ]; then
 	list=1
 	shift
-	[ $# -gt 0 ] || set -- build test lab lint fuzz
+	[ $# -gt 0 ] || set -- build test lab lint fuzz pages
 fi
 [ $# -gt 0 ] || set -- build
 
 wanted=
 for group; do
 	if ! members=$(packages "$group"); then
-		echo "setup/packages.sh: no group '$group'; there are build, test, lab, lint and fuzz" >&2
+		echo "setup/packages.sh: no group '$group'; there are build, test, lab, lint, fuzz and pages" >&2
 		exit 2
 	fi
 	[ -z "$list" ] || echo "$group $members"

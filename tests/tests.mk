@@ -8,7 +8,9 @@ programs = $(patsubst tests/$(1)/%.c,$(BUILD)/tests/$(1)/%,$(wildcard tests/$(1)
 UNIT_TESTS := $(call programs,unit)
 KVM_TESTS := $(call programs,kvm)
 BENCHES := $(call programs,bench)
-UNIT_SCRIPTS := $(wildcard tests/run-selftest.sh tests/unit/*.sh)
+UNIT_SCRIPTS := $(wildcard tests/run-selftest.sh tests/unit/*.sh tests/pages/*.sh)
+# What the scripts of tests/pages run.
+PAGES_PROGRAMS := $(call programs,pages)
 KVM_SCRIPTS := $(wildcard tests/kvm/*.sh)
 LAB_SCRIPTS := $(wildcard tests/lab/*.sh)
 # What the scripts of the lab floor run, on the host and inside.
@@ -26,6 +28,7 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 
 # Command lines are parsed in tools/, which is in no library.
 $(BUILD)/tests/unit/record_options: $(BUILD)/obj/tools/record_options.o
+$(BUILD)/tests/unit/output: $(BUILD)/obj/tools/output.o
 $(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\
 	lab_cpio lab_init lab_initramfs lab_parts subprocess)
 
@@ -66,10 +69,10 @@ $(GUESTS): $(BUILD)/tests/guests/%: $(GUEST_SOURCES) tests/guests/guest.h tests/
 		-Wl,-z,max-page-size=4096 -o $@ $(GUEST_SOURCES)
 
 .PHONY: unit-tests kvm-tests thread-tests benches lab-programs
-unit-tests: $(UNIT_TESTS)
+unit-tests: $(UNIT_TESTS) $(PAGES_PROGRAMS)
 kvm-tests: $(KVM_TESTS) $(GUESTS)
 thread-tests: $(call programs,thread)
-benches: $(BENCHES) $(GUESTS)
+benches: $(BENCHES) $(GUESTS) $(PAGES_PROGRAMS)
 lab-programs: $(LAB_PROGRAMS)
 
 # The same unit tests again with the sanitizers; the two variants have objects of their own.
@@ -117,6 +120,13 @@ test-lab:
 	$(call packages,build test lab)
 	@$(MAKE) --no-print-directory all lab-programs kernels
 	@$(RUN) --lab $(LAB_SCRIPTS)
+
+# The pages alone, with what they need installed first. PAGES_TRACE=FILE also takes pictures of a trace.
+.PHONY: test-pages
+test-pages:
+	$(call packages,build test pages)
+	@$(MAKE) --no-print-directory all $(PAGES_PROGRAMS)
+	@$(RUN) --unit $(wildcard tests/pages/*.sh)
 
 # Measurements print ratios; they fail nothing.
 .PHONY: bench

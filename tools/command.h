@@ -16,8 +16,10 @@ struct command {
 int command_diff(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_export(int argc, char **argv);
+int command_flamegraph(int argc, char **argv);
 int command_lab(int argc, char **argv);
 int command_record(int argc, char **argv);
 int command_report(int argc, char **argv);
+int command_timeline(int argc, char **argv);
 
 #endif

@@ -10,6 +10,8 @@
 static const struct command commands[] = {
 	{"record", "boot a guest and profile it", command_record},
 	{"report", "where the time went, as text", command_report},
+	{"flamegraph", "where the time went, as one HTML file or an SVG", command_flamegraph},
+	{"timeline", "who ran on which vCPU when, as one HTML file", command_timeline},
 	{"diff", "what takes another part of the time in a second trace", command_diff},
 	{"export", "a trace in the format of another tool", command_export},
 	{"doctor", "what this machine can do, and what to do about the rest", command_doctor},
@@ -22,7 +24,7 @@ static void print_help(FILE *to)
 	      "Profiles whole guest operating systems from outside.\n\n",
 	      to);
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].summary);
+		fprintf(to, "  %-11s %s\n", commands[i].name, commands[i].summary);
 	fputs("\nguestprof COMMAND --help describes one; guestprof --version tells the version.\n",
 	      to);
 }

@@ -48,9 +48,12 @@ gp_status_t output_open(struct output *output, const char *path, struct error *e
 	if (stat(path, &file)) {
 		output->path = strdup(path);
 		file.st_mode = S_IFREG;
-	} else {
+	} else if (S_ISREG(file.st_mode)) {
 		/* The link stays, what it leads to is replaced. */
 		output->path = realpath(path, NULL);
+	} else {
+		/* What /dev/stdout leads to has no path that could be opened when it is a pipe. */
+		output->path = strdup(path);
 	}
 	if (!output->path)
 		return error_set_errno(error, errno, "cannot write %s", path);

@@ -1,0 +1,78 @@
+/* guestprof timeline: one HTML file that shows who ran on which vCPU when. */
+#include "command.h"
+#include "filter_options.h"
+#include "page_command.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] = "usage: guestprof timeline [OPTIONS] [FILE]\n"
+			   "Writes one HTML file with a lane per vCPU of a recorded guest: which "
+			   "process ran when, in\n"
+			   "user mode, in the kernel or in the machine monitor, when it was "
+			   "halted, and where samples\n"
+			   "were dropped. A range that is zoomed to has its flame graph below. The "
+			   "file loads nothing\n"
+			   "from anywhere. FILE is guestprof.fxt unless given.\n"
+			   "\n"
+			   "  -o, --output OUT   file to write (default: FILE with -timeline.html "
+			   "for .fxt; -: standard\n"
+			   "                     output)\n"
+			   "  -h, --help\n"
+			   "\n" FILTER_HELP "\n"
+			   "In the page: drag over the lanes to zoom to a range; + - and the arrow "
+			   "keys do it without\n"
+			   "a mouse; the back button takes back, ? lists all keys.\n"
+			   "Exit codes: 0 written, 1 the trace cannot be read or OUT not written, "
+			   "2 bad command line.\n"
+			   "\n"
+			   "Examples: guestprof timeline boot.fxt\n"
+			   "          guestprof timeline -o boot-timeline.html boot.fxt\n";
+
+static gp_status_t write_html(const struct page_data *data, FILE *to, const void *context,
+			      struct error *error)
+{
+	(void)context;
+	return page_write(data, PAGE_TIMELINE, to, error);
+}
+
+int command_timeline(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"output", required_argument, NULL, 'o'},
+		{"help", no_argument, NULL, 'h'},
+		FILTER_OPTIONS,
+		{NULL, 0, NULL, 0},
+	};
+	static char program[] = "guestprof timeline";
+	struct page_command command = {.program = program,
+				       .suffix = "-timeline.html",
+				       .trace = "guestprof.fxt",
+				       .with_times = true,
+				       .write = write_html};
+	int option;
+
+	argv[0] = program;
+	optind = 1;
+	while ((option = getopt_long(argc, argv, "o:h", options, NULL)) != -1) {
+		switch (option) {
+		case 'o':
+			command.output = optarg;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+		default:
+			if (!filter_option(program, option, &command.filter))
+				return EXIT_USAGE;
+		}
+	}
+	if (optind < argc)
+		command.trace = argv[optind++];
+	if (optind < argc) {
+		fprintf(stderr, "guestprof timeline: '%s': give one trace\n", argv[optind]);
+		return EXIT_USAGE;
+	}
+	return page_command_run(&command);
+}
