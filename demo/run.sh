@@ -1,11 +1,13 @@
 #!/bin/sh
 # What `make demo` runs: boots Debian's stock kernel with a workload of known shares under
-# guestprof, samples it from its first instruction, and prints where the time went.
+# guestprof, samples it from its first instruction, prints where the time went, and writes a flame
+# graph and a timeline.
 #
 #   demo/run.sh [GUESTPROF]      default: build/guestprof
 #
 # Environment: KERNEL (a Debian package, linux-image-amd64), FREQUENCY (1000), CPUS (2).
-# Files: demo/boot.fxt is the result; the parts lie in build/demo and are used again.
+# Files: demo/boot.fxt, boot.html and timeline.html are the result; the parts lie in build/demo and
+# are used again.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -41,7 +43,7 @@ record() {
 	# shellcheck disable=SC2086 # two words
 	$run record -k "$parts/$kernel/vmlinuz" -i "$parts/initramfs.gz" \
 		-F "${FREQUENCY-1000}" -c "${CPUS-2}" -m 512M \
-		--symbols "$parts/initramfs.gz.workload" --timeout 150 \
+		--timeout 150 \
 		-p "console=ttyS0 quiet panic=-1" -o demo/boot.fxt </dev/null >"$console" || code=$?
 }
 record
@@ -63,4 +65,7 @@ grep -a 'workload:' "$console" || {
 	echo "demo: the guest ended before its workload began; see $console" >&2
 	exit 1
 }
-exec "$guestprof" report demo/boot.fxt
+"$guestprof" flamegraph -o demo/boot.html demo/boot.fxt
+"$guestprof" timeline -o demo/timeline.html demo/boot.fxt
+"$guestprof" report demo/boot.fxt
+echo "demo: written: demo/boot.fxt, demo/boot.html (flame graph) and demo/timeline.html" >&2
