@@ -32,7 +32,10 @@ struct call_tree {
 	struct call_tree_node *nodes;
 	size_t count;
 	size_t capacity;
-	uint32_t *table; /* hashed by parent and frame: numbers of nodes */
+	struct call_tree_slot {
+		uint64_t key; /* parent and frame */
+		uint32_t node;
+	} * table; /* hashed by key; the key is there so that a look-up touches one place */
 	size_t table_size;
 	/* The way of the stack before, which shares its outer part with most. */
 	uint32_t *last;
