@@ -181,7 +181,8 @@ static uint32_t of_symbol(struct frames *frames, const struct trace *trace,
 		uint32_t **numbers = &frames->of_symbol[group][user], frame;
 		size_t index;
 
-		if (symbol < symbols->entries || symbol >= symbols->entries + symbols->count)
+		if (!symbols->count || symbol < symbols->entries ||
+		    symbol >= symbols->entries + symbols->count)
 			continue;
 		if (!*numbers)
 			*numbers = calloc(symbols->count, sizeof(**numbers));
@@ -228,7 +229,8 @@ uint32_t frames_of_address(struct frames *frames, const struct trace *trace,
 	struct frames_known *known = &frames->known[hash >> (64 - KNOWN_BITS)];
 
 	if (frames->known_of != trace) {
-		memset(frames->known, 0, sizeof(*known) << KNOWN_BITS);
+		if (frames->known_of)
+			memset(frames->known, 0, sizeof(*known) << KNOWN_BITS);
 		forget_symbols(frames);
 		frames->known_of = trace;
 	}

@@ -1,10 +1,10 @@
 /* A trace may come from anybody: opening it, walking its samples in either order, naming their
- * frames and tasks and adding them up must hold for any bytes. Walking it twice must give the same,
- * and every tick must be in every sum. */
-#include "profile/merge.h"
-#include "profile/profile.h"
+ * frames and tasks, adding them up and writing them in any format must hold for any bytes. Walking
+ * it twice must give the same, and every tick must be in every sum. */
+#include "profile/export.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -77,6 +77,32 @@ static void add_up(struct trace *trace)
 	trace_rewind(trace);
 }
 
+/* In one format, chosen by the input, by thread or by vCPU. */
+static void write_out(struct trace *trace, size_t choice)
+{
+	struct export export = {.trace = trace, .by_vcpu = choice & 1};
+	struct frames frames;
+	size_t formats = 0, written_size = 0;
+	char *written = NULL;
+
+	while (export_formats[formats])
+		formats++;
+	export.format = export_formats[choice / 2 % formats];
+	if (frames_init(&frames, NULL))
+		abort();
+	export.frames = &frames;
+	export.to = open_memstream(&written, &written_size);
+	if (!export.to || export_trace(&export, NULL) || fclose(export.to))
+		abort();
+	/* Whatever the names are, text stays printable. */
+	for (size_t i = 0; !export.format->is_binary && i < written_size; i++)
+		if (((unsigned char)written[i] < 0x20 && !strchr("\n\t", written[i])) ||
+		    (unsigned char)written[i] >= 0x7f)
+			abort();
+	free(written);
+	frames_deinit(&frames);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	static struct trace trace;
@@ -90,6 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (!trace_open(path, &trace, &error)) {
 		add_up(&trace);
+		write_out(&trace, size / 8);
 		first = walk(&trace);
 		trace_rewind(&trace);
 		if (walk(&trace) != first || trace.info.good_bytes > trace.info.bytes)
