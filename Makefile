@@ -29,7 +29,7 @@ VARIANT := $(strip $(if $(filter-out gcc,$(CC)),$(notdir $(CC))) $(if $(filter 1
 EMPTY :=
 BUILD ?= build$(if $(VARIANT),/$(subst $(EMPTY) $(EMPTY),-,$(VARIANT)))
 
-PACKAGES := libelf libseccomp
+PACKAGES := libelf libseccomp zlib
 # Asked once, when the first recipe needs it: by then the packages may have been installed.
 PACKAGE_CFLAGS = $(eval PACKAGE_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null))$(PACKAGE_CFLAGS)
 PACKAGE_LIBS = $(eval PACKAGE_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null))$(PACKAGE_LIBS)
@@ -41,7 +41,7 @@ WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototy
 BASE_CFLAGS = -std=gnu17 $(WARNINGS) -D_GNU_SOURCE -DGUESTPROF_VERSION='"$(VERSION)"' \
 	-fPIC -fvisibility=hidden -fno-omit-frame-pointer -fstack-protector-strong \
 	-pthread $(PACKAGE_CFLAGS)
-LIBS = $(PACKAGE_LIBS) -pthread
+LIBS = $(PACKAGE_LIBS) -pthread -lm
 ifeq ($(SAN),address)
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 else ifeq ($(SAN),thread)
@@ -153,7 +153,7 @@ $(BUILD)/guestprof.pc: Makefile FORCE
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
 		'Name: guestprof' 'Description: profiler for whole guest operating systems' \
 		'Version: $(VERSION)' 'Libs: -L$${libdir} -lguestprof' \
-		'Libs.private: $(PACKAGE_LIBS) -pthread' \
+		'Libs.private: $(PACKAGE_LIBS) -pthread -lm' \
 		'Cflags: -I$${includedir}' >$@
 
 .PHONY: install

@@ -27,19 +27,19 @@ void call_tree_deinit(struct call_tree *tree)
 	*tree = (struct call_tree){0};
 }
 
+static uint64_t key_of(uint32_t parent, uint32_t frame)
+{
+	return (uint64_t)parent << 32 | frame;
+}
+
 /* Where the child of that frame is in the table, or where it goes. */
-static uint32_t *find_slot(const struct call_tree *tree, uint32_t parent, uint32_t frame)
+static struct call_tree_slot *find_slot(const struct call_tree *tree, uint64_t key)
 {
 	/* Fibonacci hashing: 2^64 / golden ratio. */
-	uint64_t hash = ((uint64_t)parent << 32 | frame) * UINT64_C(0x9e3779b97f4a7c15);
-	size_t at = (hash >> 24) & (tree->table_size - 1);
+	size_t at = (key * UINT64_C(0x9e3779b97f4a7c15) >> 24) & (tree->table_size - 1);
 
-	for (; tree->table[at]; at = (at + 1) & (tree->table_size - 1)) {
-		const struct call_tree_node *node = &tree->nodes[tree->table[at]];
-
-		if (node->parent == parent && node->frame == frame)
-			break;
-	}
+	while (tree->table[at].node && tree->table[at].key != key)
+		at = (at + 1) & (tree->table_size - 1);
 	return &tree->table[at];
 }
 
@@ -47,7 +47,7 @@ static bool grow(struct call_tree *tree)
 {
 	size_t capacity = tree->capacity * 2, table_size = tree->table_size * 2;
 	struct call_tree_node *nodes = realloc(tree->nodes, capacity * sizeof(*nodes));
-	uint32_t *table;
+	struct call_tree_slot *table;
 
 	if (!nodes)
 		return false;
@@ -59,16 +59,19 @@ static bool grow(struct call_tree *tree)
 	free(tree->table);
 	tree->table = table;
 	tree->table_size = table_size;
-	for (size_t i = 1; i < tree->count; i++)
-		*find_slot(tree, nodes[i].parent, nodes[i].frame) = (uint32_t)i;
+	for (size_t i = 1; i < tree->count; i++) {
+		uint64_t key = key_of(nodes[i].parent, nodes[i].frame);
+
+		*find_slot(tree, key) = (struct call_tree_slot){key, (uint32_t)i};
+	}
 	return true;
 }
 
 /* The child of that frame, made if there is none; CALL_TREE_NONE: no memory. */
 static uint32_t child_of(struct call_tree *tree, uint32_t parent, uint32_t frame)
 {
-	uint32_t *slot = find_slot(tree, parent, frame);
-	uint32_t child = *slot;
+	uint64_t key = key_of(parent, frame);
+	uint32_t child = find_slot(tree, key)->node;
 
 	if (child)
 		return child;
@@ -76,7 +79,6 @@ static uint32_t child_of(struct call_tree *tree, uint32_t parent, uint32_t frame
 		tree->failed = true;
 		return CALL_TREE_NONE;
 	}
-	slot = find_slot(tree, parent, frame);
 	child = (uint32_t)tree->count++;
 	tree->nodes[child] = (struct call_tree_node){
 		.frame = frame,
@@ -84,11 +86,11 @@ static uint32_t child_of(struct call_tree *tree, uint32_t parent, uint32_t frame
 		.next_sibling = tree->nodes[parent].first_child,
 	};
 	tree->nodes[parent].first_child = child;
-	*slot = child;
+	*find_slot(tree, key) = (struct call_tree_slot){key, child};
 	return child;
 }
 
-void call_tree_add(struct call_tree *tree, const uint32_t *path, size_t depth, uint64_t ticks)
+uint32_t call_tree_add(struct call_tree *tree, const uint32_t *path, size_t depth, uint64_t ticks)
 {
 	uint32_t node = CALL_TREE_ROOT;
 	size_t at = 0;
@@ -104,8 +106,10 @@ void call_tree_add(struct call_tree *tree, const uint32_t *path, size_t depth, u
 		tree->last[at] = node;
 	}
 	tree->last_depth = at;
-	if (at == depth)
-		tree->nodes[node].self += ticks;
+	if (at < depth)
+		return CALL_TREE_ROOT;
+	tree->nodes[node].self += ticks;
+	return node;
 }
 
 gp_status_t call_tree_finish(struct call_tree *tree, struct error *error)

@@ -32,7 +32,10 @@ struct call_tree {
 	struct call_tree_node *nodes;
 	size_t count;
 	size_t capacity;
-	uint32_t *table; /* hashed by parent and frame: numbers of nodes */
+	struct call_tree_slot {
+		uint64_t key; /* parent and frame */
+		uint32_t node;
+	} * table; /* hashed by key; the key is there so that a look-up touches one place */
 	size_t table_size;
 	/* The way of the stack before, which shares its outer part with most. */
 	uint32_t *last;
@@ -47,8 +50,9 @@ struct call_tree {
 gp_status_t call_tree_init(struct call_tree *tree, struct error *error);
 void call_tree_deinit(struct call_tree *tree);
 
-/* `path`: frames, outermost first, at most CALL_TREE_DEPTH_MAX; what is deeper is left out. */
-void call_tree_add(struct call_tree *tree, const uint32_t *path, size_t depth, uint64_t ticks);
+/* `path`: frames, outermost first, at most CALL_TREE_DEPTH_MAX; what is deeper is left out. Returns
+ * the node that the ticks were added to; the root as well when there is no memory. */
+uint32_t call_tree_add(struct call_tree *tree, const uint32_t *path, size_t depth, uint64_t ticks);
 
 /* Adds up the totals. GP_ERR_NO_MEMORY when anything before has failed. Adding may go on; then
  * finish again. */

@@ -9,7 +9,7 @@
 /* Documentation/arch/x86/x86_64/mm.rst: "module mapping space". */
 #define MODULES_START UINT64_C(0xffffffffa0000000)
 #define MODULES_END UINT64_C(0xffffffffff000000)
-#define KNOWN_BITS 14
+#define KNOWN_BITS 17
 /* Fibonacci hashing: 2^64 / golden ratio. */
 #define HASH_MULTIPLIER UINT64_C(0x9e3779b97f4a7c15)
 
@@ -18,8 +18,8 @@ struct frames_known {
 	uint64_t address;
 	const struct trace_program *program; /* of a user frame */
 	uint32_t frame;
-	bool filled;
-	bool user;
+	uint8_t filled;
+	uint8_t user;
 };
 
 static const char *const mode_names[FRAMES_MODES] = {"unknown", "guest user", "guest kernel",
@@ -50,6 +50,15 @@ gp_status_t frames_init(struct frames *frames, struct error *error)
 	return error_set(error, GP_ERR_NO_MEMORY, "no memory for the names of functions");
 }
 
+static void forget_symbols(struct frames *frames)
+{
+	for (int group = 0; group < TRACE_SYMBOL_GROUPS; group++)
+		for (int user = 0; user < 2; user++) {
+			free(frames->of_symbol[group][user]);
+			frames->of_symbol[group][user] = NULL;
+		}
+}
+
 void frames_deinit(struct frames *frames)
 {
 	for (size_t i = 0; i < frames->count; i++)
@@ -57,6 +66,7 @@ void frames_deinit(struct frames *frames)
 	free(frames->entries);
 	free(frames->table);
 	free(frames->known);
+	forget_symbols(frames);
 	*frames = (struct frames){0};
 }
 
@@ -147,6 +157,47 @@ static uint32_t intern_text(struct frames *frames, enum frame_kind kind, uint64_
 						     .is_unnamed = is_unnamed});
 }
 
+static uint32_t intern_symbol(struct frames *frames, const struct trace_symbol *symbol, bool user)
+{
+	enum frame_kind kind = FRAME_KERNEL;
+
+	if (user)
+		kind = FRAME_USER;
+	else if (symbol->kind == FXT_SYMBOL_MODULE)
+		kind = FRAME_MODULE;
+	else if (symbol->kind == FXT_SYMBOL_BOOT)
+		kind = FRAME_BOOT;
+	return frames_intern(frames, &(struct frame){.name = symbol->name,
+						     .name_bytes = symbol->name_bytes,
+						     .kind = (uint8_t)kind});
+}
+
+/* A symbol has many addresses: its name is hashed once. */
+static uint32_t of_symbol(struct frames *frames, const struct trace *trace,
+			  const struct trace_symbol *symbol, bool user)
+{
+	for (int group = 0; group < TRACE_SYMBOL_GROUPS; group++) {
+		const struct trace_symbols *symbols = &trace->symbols[group];
+		uint32_t **numbers = &frames->of_symbol[group][user], frame;
+		size_t index;
+
+		if (symbol < symbols->entries || symbol >= symbols->entries + symbols->count)
+			continue;
+		if (!*numbers)
+			*numbers = calloc(symbols->count, sizeof(**numbers));
+		if (!*numbers)
+			break;
+		index = (size_t)(symbol - symbols->entries);
+		if ((*numbers)[index])
+			return (*numbers)[index] - 1;
+		frame = intern_symbol(frames, symbol, user);
+		if (!frames->failed)
+			(*numbers)[index] = frame + 1;
+		return frame;
+	}
+	return intern_symbol(frames, symbol, user);
+}
+
 static uint32_t look_up(struct frames *frames, const struct trace *trace,
 			const struct fxt_sample *sample, size_t index)
 {
@@ -154,16 +205,8 @@ static uint32_t look_up(struct frames *frames, const struct trace *trace,
 	bool user = trace_frame_is_user(sample, index);
 	uint64_t address = trace_frame_address(sample, index);
 
-	if (symbol) {
-		enum frame_kind kind = user                                ? FRAME_USER
-				       : symbol->kind == FXT_SYMBOL_MODULE ? FRAME_MODULE
-				       : symbol->kind == FXT_SYMBOL_BOOT   ? FRAME_BOOT
-									   : FRAME_KERNEL;
-
-		return frames_intern(frames, &(struct frame){.name = symbol->name,
-							     .name_bytes = symbol->name_bytes,
-							     .kind = (uint8_t)kind});
-	}
+	if (symbol)
+		return of_symbol(frames, trace, symbol, user);
 	if (user)
 		return intern_text(frames, FRAME_USER, 0, "[user]", true);
 	if (address >= MODULES_START && address < MODULES_END)
@@ -186,9 +229,10 @@ uint32_t frames_of_address(struct frames *frames, const struct trace *trace,
 
 	if (frames->known_of != trace) {
 		memset(frames->known, 0, sizeof(*known) << KNOWN_BITS);
+		forget_symbols(frames);
 		frames->known_of = trace;
 	}
-	if (!known->filled || known->address != address || known->user != user ||
+	if (!known->filled || known->address != address || known->user != (uint8_t)user ||
 	    known->program != program)
 		*known = (struct frames_known){address, program,
 					       look_up(frames, trace, sample, index), true, user};

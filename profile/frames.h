@@ -43,7 +43,9 @@ struct frames {
 	uint32_t *table; /* hashed: numbers of entries, plus one */
 	size_t table_size;
 	bool failed; /* for lack of memory: what was given since then is 0 */
+	/* What was found out for a trace: by address, and by symbol, for kernel and program. */
 	struct frames_known *known;
+	uint32_t *of_symbol[TRACE_SYMBOL_GROUPS][2]; /* numbers plus one; NULL: not asked yet */
 	const struct trace *known_of;
 };
 

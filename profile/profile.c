@@ -15,6 +15,7 @@ void profile_count(struct profile_totals *totals, const struct fxt_sample *sampl
 	if (!sample_is_running(sample))
 		return;
 	totals->running += ticks;
+	totals->squares += ticks * ticks;
 	totals->ends[sample->stack_end < FRAMES_ENDS ? sample->stack_end : 0] += ticks;
 }
 

@@ -13,6 +13,7 @@ struct profile_totals {
 	uint64_t filtered; /* ticks that the filter leaves out */
 	uint64_t samples;  /* as records */
 	uint64_t unnamed;  /* ticks of `running` whose leaf has no name */
+	uint64_t squares;  /* sum over running samples of the square of their ticks */
 	uint64_t modes[FRAMES_MODES];
 	uint64_t ends[FRAMES_ENDS]; /* of `running` */
 };

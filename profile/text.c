@@ -57,15 +57,35 @@ void text_print_without(FILE *to, const char *name, size_t size, const char *spe
 	}
 }
 
-void text_print_frame(FILE *to, const struct frame *frame)
+static void print_number(FILE *to, const struct frame *frame)
 {
-	trace_print_name(to, frame->name, frame->name_bytes);
 	if (frame->id == FRAME_NO_ID)
 		return;
 	if (frame->kind == FRAME_PROCESS)
 		fprintf(to, " (pid %llu)", (unsigned long long)frame->id);
 	else if (frame->kind == FRAME_THREAD)
 		fprintf(to, " (tid %llu)", (unsigned long long)frame->id);
+}
+
+void text_print_frame(FILE *to, const struct frame *frame)
+{
+	trace_print_name(to, frame->name, frame->name_bytes);
+	print_number(to, frame);
+}
+
+void text_print_markdown(FILE *to, const struct frame *frame)
+{
+	for (uint32_t i = 0; i < frame->name_bytes; i++) {
+		if (!is_plain((unsigned char)frame->name[i])) {
+			/* The backslash of an escape is one that Markdown shows. */
+			fprintf(to, "\\\\x%02x", (unsigned char)frame->name[i]);
+			continue;
+		}
+		if (strchr("|`*_<>[]\\&~#", frame->name[i]))
+			putc('\\', to);
+		putc(frame->name[i], to);
+	}
+	print_number(to, frame);
 }
 
 const char *text_frame_kind(const struct frame *frame)

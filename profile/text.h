@@ -19,6 +19,9 @@ void text_print_without(FILE *to, const char *name, size_t size, const char *spe
 /* As people read it: a function's name; "make (pid 17)", "vCPU 1". */
 void text_print_frame(FILE *to, const struct frame *frame);
 
+/* The same in a cell of a Markdown table: nothing in it is markup. */
+void text_print_markdown(FILE *to, const struct frame *frame);
+
 /* What kind of thing a frame is, as one word: "kernel", "module", "boot", "user", "process",
  * "thread", "vcpu", "mode", "group". */
 const char *text_frame_kind(const struct frame *frame);

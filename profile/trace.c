@@ -197,6 +197,8 @@ static bool see_event(struct trace *trace, const struct fxt_event *event)
 		fxt_argument_get_u64(event, FXT_SESSION_DEPTH, &info->depth);
 		fxt_argument_get_u64(event, FXT_SESSION_VCPUS, &info->vcpus);
 		fxt_argument_get_u64(event, FXT_SESSION_MEMORY, &info->memory_bytes);
+		fxt_argument_get_u64(event, FXT_SESSION_WALL_CLOCK, &info->wall_clock_ns);
+		info->session_ns = fxt_reader_nanoseconds(&trace->reader, event->timestamp);
 	} else if (fxt_metadata_is(event, FXT_GUEST)) {
 		copy_text(event, FXT_GUEST_BANNER, info->banner);
 	} else if (fxt_metadata_is(event, FXT_SESSION_END)) {

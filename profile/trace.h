@@ -46,6 +46,8 @@ struct trace_info {
 	uint64_t dropped_records;
 	uint64_t first_ns; /* of the samples */
 	uint64_t last_ns;
+	uint64_t wall_clock_ns; /* CLOCK_REALTIME when the session began, at session_ns */
+	uint64_t session_ns;
 };
 
 struct trace_symbol {

@@ -10,6 +10,8 @@
 static const struct command commands[] = {
 	{"record", "boot a guest and profile it", command_record},
 	{"report", "where the time went, as text", command_report},
+	{"diff", "what takes another part of the time in a second trace", command_diff},
+	{"export", "a trace in the format of another tool", command_export},
 	{"doctor", "what this machine can do, and what to do about the rest", command_doctor},
 	{"lab", "run any command on real KVM on a machine that has none", command_lab},
 };

@@ -97,6 +97,9 @@ gp_status_t output_finish(struct output *output, struct error *error)
 	int why;
 
 	errno = 0;
+	/* A stream keeps that it failed, not why: what failed before fails again. */
+	if (failed && !output->is_pager)
+		putc('\n', output->file);
 	if (fflush(output->file))
 		failed = true;
 	why = errno ? errno : EIO;

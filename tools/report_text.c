@@ -3,7 +3,6 @@
 
 #include "profile/text.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* As perf colours its percentages. */
@@ -147,10 +146,15 @@ static void write_table(const struct report *report, FILE *to)
 
 static void write_tree(const struct report *report, FILE *to)
 {
+	bool callers = report->shape == REPORT_CALLERS;
 	struct report_walk walk;
 	size_t shown = 0;
 
-	fprintf(to, "#\n#  total      self   samples  %s\n", report->column);
+	/* Turned round, what ends at a node is what came from a thread's first function: no figure
+	 * of its own. */
+	fprintf(to,
+		callers ? "#\n#  share   samples  %s\n" : "#\n#  total      self   samples  %s\n",
+		report->column);
 	report_walk_begin(&walk, report);
 	while (report_walk_next(&walk)) {
 		const struct call_tree_node *node = &report->tree.nodes[walk.node];
@@ -161,7 +165,8 @@ static void write_tree(const struct report *report, FILE *to)
 		}
 		shown++;
 		print_percent(report, to, node->total);
-		print_percent(report, to, node->self);
+		if (!callers)
+			print_percent(report, to, node->self);
 		fprintf(to, "%8llu  %*s%s", (unsigned long long)node->total,
 			(int)walk.indents[walk.depth], "", walk.branch ? "+ " : "  ");
 		text_print_frame(to, &report->frames.entries[node->frame]);
@@ -178,26 +183,6 @@ void report_write_text(const struct report *report, FILE *to)
 		write_table(report, to);
 	else
 		write_tree(report, to);
-}
-
-/* What would be markup in a cell of a table. */
-static void print_cell(const struct report *report, FILE *to, uint32_t frame)
-{
-	const struct frame *entry = &report->frames.entries[frame];
-	char *text = NULL;
-	size_t size = 0;
-	FILE *buffer = open_memstream(&text, &size);
-
-	if (!buffer)
-		return;
-	text_print_frame(buffer, entry);
-	if (!fclose(buffer))
-		for (size_t i = 0; i < size; i++) {
-			if (strchr("|`*_<>[]\\&~#", text[i]))
-				putc('\\', to);
-			putc(text[i], to);
-		}
-	free(text);
 }
 
 static void markdown_fact(FILE *to, const char *label, const char *text)
@@ -247,7 +232,7 @@ void report_write_markdown(const struct report *report, FILE *to)
 		if (!report->by_owner)
 			fprintf(to, " %.2f %% |", report_percent(row->total, report->whole));
 		fprintf(to, " %llu | ", (unsigned long long)row->self);
-		print_cell(report, to, row->frame);
+		text_print_markdown(to, &report->frames.entries[row->frame]);
 		fputs(" |\n", to);
 	}
 	if (shown < report->table.count)

@@ -1,0 +1,87 @@
+/* A trace written in the formats of other tools. Each format is one constant structure of
+ * functions; export_trace() reads the samples, all vCPUs merged by time, and calls them:
+ *
+ *     begin, then for each entry of the trace that the filter takes: sample or lost, then end
+ *
+ * A sample without a process (the kernel's tasks could not be read yet) belongs to its vCPU:
+ * process FXT_VCPU_PROCESS, thread fxt_vcpu_thread(). Names from the guest are escaped
+ * (profile/text.h) in every format. One thread at a time.
+ */
+#ifndef PROFILE_EXPORT_H
+#define PROFILE_EXPORT_H
+
+#include "profile/merge.h"
+#include "profile/profile.h"
+
+struct export;
+
+/* Functions return GP_OK, or an error that ends the export. Errors of writing need no check:
+ * whoever gave the stream looks at it afterwards. */
+struct export_format {
+	const char *name;
+	const char *summary;
+	bool is_binary;  /* not for a terminal */
+	bool takes_idle; /* `sample` is also called for samples in which nothing ran */
+	/* Optional. `export->state` is the format's own; NULL before. */
+	gp_status_t (*begin)(struct export *export, struct error *error);
+	gp_status_t (*sample)(struct export *export, const struct merge_entry *entry,
+			      struct error *error);
+	/* Optional: ticks that found no room. */
+	gp_status_t (*lost)(struct export *export, const struct trace_lost *lost,
+			    struct error *error);
+	/* Optional. */
+	gp_status_t (*end)(struct export *export, struct error *error);
+	/* Optional: releases `state`, also after errors. */
+	void (*release)(struct export *export);
+};
+
+struct export
+{
+	struct trace *trace;
+	struct frames *frames;
+	struct filter *filter; /* NULL: everything */
+	bool by_vcpu;          /* formats with a line for each thread have one for each vCPU */
+	FILE *to;
+	const struct export_format *format;
+	void *state;
+	struct profile_totals totals;
+	uint64_t lost; /* ticks, as far as the filter takes them */
+};
+
+/* All formats; the last has no name. */
+extern const struct export_format *const export_formats[];
+
+/* NULL: there is none of that name. */
+const struct export_format *export_find_format(const char *name);
+
+/* Writes the whole trace to `to`. `trace`, `frames`, `filter`, `by_vcpu`, `to` and `format` are set
+ * by the caller, the rest is zero; totals and lost hold afterwards. */
+gp_status_t export_trace(struct export *export, struct error *error);
+
+/* For the formats. */
+
+/* What a sample belongs to, as numbers and names. */
+struct export_task {
+	uint64_t process;
+	uint64_t thread;
+	char process_name[128]; /* escaped */
+	char thread_name[128];
+};
+void export_find_task(const struct export *export, const struct fxt_sample *sample,
+		      struct export_task *task);
+
+/* The sample's stack as frames, outermost first. Returns its depth. */
+size_t export_path(struct export *export, const struct fxt_sample *sample,
+		   uint32_t path[FXT_SAMPLE_DEPTH_MAX]);
+
+/* Where a frame's code comes from, as other tools name files, without blanks: "[kernel.kallsyms]"
+ * ... */
+const char *export_object_name(const struct frame *frame);
+
+/* The period of the trace, or 1 ms when it does not say. */
+uint64_t export_period_ns(const struct export *export);
+
+extern const struct export_format export_folded, export_perf, export_speedscope, export_firefox,
+	export_pprof, export_fuchsia, export_json;
+
+#endif

@@ -1,0 +1,139 @@
+/* Fuchsia's own form of samples: backtrace records of type 10, as its src/performance/lib/fxt has
+ * them, with names of processes and threads and its drop records. A record stands for one tick: a
+ * sample that stands for several is written as often. A record holds 255 frames; what is deeper
+ * loses its outermost ones. Addresses stay addresses: nobody else's symbols are written. */
+#include "profile/export.h"
+
+#include "base/container.h"
+#include "fxt/writer.h"
+
+#include <stdlib.h>
+
+#define NAMES 4096 /* a power of two */
+#define WORDS 512  /* more than any record here */
+
+/* The names that were written last, by id: one that had to make room is written again. */
+struct written {
+	bool known;
+	uint64_t id;
+	uint64_t process;
+	char name[128];
+};
+
+struct fuchsia {
+	uint64_t words[WORDS];
+	struct written processes[NAMES];
+	struct written threads[NAMES];
+};
+
+static void put(struct export *export, size_t words)
+{
+	const struct fuchsia *fuchsia = export->state;
+
+	fwrite(fuchsia->words, sizeof(uint64_t), words, export->to);
+}
+
+static gp_status_t begin(struct export *export, struct error *error)
+{
+	struct fuchsia *fuchsia = calloc(1, sizeof(*fuchsia));
+
+	if (!fuchsia)
+		return error_set(error, GP_ERR_NO_MEMORY, "no memory");
+	export->state = fuchsia;
+	put(export, fxt_write_preamble(fuchsia->words, WORDS));
+	return GP_OK;
+}
+
+static bool is_new(struct written *names, uint64_t id, uint64_t process, const char *name)
+{
+	struct written *written = &names[id % NAMES];
+
+	if (written->known && written->id == id && written->process == process &&
+	    !strcmp(written->name, name))
+		return false;
+	written->known = true;
+	written->id = id;
+	written->process = process;
+	snprintf(written->name, sizeof(written->name), "%s", name);
+	return true;
+}
+
+static void put_names(struct export *export, const struct export_task *task)
+{
+	struct fuchsia *fuchsia = export->state;
+
+	if (is_new(fuchsia->processes, task->process, 0, task->process_name))
+		put(export, fxt_encode_process_name(task->process, fxt_text(task->process_name),
+						    fuchsia->words, WORDS));
+	if (is_new(fuchsia->threads, task->thread, task->process, task->thread_name))
+		put(export,
+		    fxt_encode_thread_name(task->process, task->thread, fxt_text(task->thread_name),
+					   fuchsia->words, WORDS));
+}
+
+static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
+			      struct error *error)
+{
+	struct fuchsia *fuchsia = export->state;
+	const struct fxt_sample *sample = &entry->sample;
+	struct export_task task;
+	struct fxt_backtrace backtrace = {.timestamp = entry->time_ns, .frames = sample->stack};
+	size_t words;
+
+	(void)error;
+	export_find_task(export, sample, &task);
+	put_names(export, &task);
+	backtrace.thread.process = task.process;
+	backtrace.thread.thread = task.thread;
+	backtrace.count =
+		sample->depth < FXT_BACKTRACE_FRAMES_MAX ? sample->depth : FXT_BACKTRACE_FRAMES_MAX;
+	words = fxt_encode_backtrace(&backtrace, fuchsia->words, WORDS);
+	for (uint64_t tick = 0; tick < entry->ticks && !ferror(export->to); tick++)
+		put(export, words);
+	return GP_OK;
+}
+
+static gp_status_t add_lost(struct export *export, const struct trace_lost *lost,
+			    struct error *error)
+{
+	struct fuchsia *fuchsia = export->state;
+	struct fxt_argument arguments[] = {
+		{.name = fxt_indexed(FXT_STRING_NUM_RECORDS),
+		 .type = FXT_ARGUMENT_U64,
+		 .u64 = lost->records},
+		{.name = fxt_indexed(FXT_STRING_NUM_BYTES),
+		 .type = FXT_ARGUMENT_U64,
+		 .u64 = lost->bytes},
+	};
+	struct fxt_event event = {
+		.type = FXT_EVENT_DURATION_COMPLETE,
+		.timestamp = lost->begin_ns,
+		.extra = lost->end_ns,
+		.thread = {.process = FXT_VCPU_PROCESS,
+			   .thread = lost->vcpu == UINT32_MAX ? FXT_VCPU_PROCESS
+							      : fxt_vcpu_thread(lost->vcpu)},
+		.category = fxt_indexed(FXT_STRING_KERNEL_META),
+		.name = fxt_indexed(FXT_STRING_DROP_STATS),
+		.arguments = arguments,
+		.argument_count = ARRAY_SIZE(arguments),
+	};
+
+	(void)error;
+	put(export, fxt_encode_event(&event, fuchsia->words, WORDS));
+	return GP_OK;
+}
+
+static void release(struct export *export)
+{
+	free(export->state);
+}
+
+const struct export_format export_fuchsia = {
+	.name = "fuchsia",
+	.summary = "Fuchsia trace with its own records of samples",
+	.is_binary = true,
+	.begin = begin,
+	.sample = add_sample,
+	.lost = add_lost,
+	.release = release,
+};

@@ -1,0 +1,170 @@
+/* guestprof export: a trace in the formats of other tools. */
+#include "command.h"
+#include "filter_options.h"
+#include "output.h"
+
+#include "profile/export.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPTION_BY = 256 };
+
+static char program[] = "guestprof export";
+
+struct choice {
+	const struct export_format *format;
+	const char *path;
+	const char *output;
+	bool by_vcpu;
+	struct filter filter;
+};
+
+static void print_help(FILE *to)
+{
+	fputs("usage: guestprof export FORMAT [OPTIONS] [FILE]\n"
+	      "Writes a trace in the format of another tool. FILE is guestprof.fxt unless given.\n"
+	      "\n",
+	      to);
+	for (size_t i = 0; export_formats[i]; i++)
+		fprintf(to, "  %-11s %s\n", export_formats[i]->name, export_formats[i]->summary);
+	fputs("\n"
+	      "  -o, --output OUT     the file to write (default: standard output); it appears "
+	      "when\n"
+	      "                       it is whole\n"
+	      "      --by WHAT        speedscope, firefox: a profile for each thread (default) "
+	      "or vcpu\n"
+	      "  -h, --help\n"
+	      "\n" FILTER_HELP "\n"
+	      "Exit codes: 0 written, 1 the trace cannot be read or the output not written,\n"
+	      "2 bad command line.\n"
+	      "\n"
+	      "Examples: guestprof export folded boot.fxt | flamegraph.pl >boot.svg\n"
+	      "          guestprof export speedscope -o boot.speedscope.json boot.fxt\n"
+	      "          guestprof export pprof --comm make -o boot.pb.gz boot.fxt\n",
+	      to);
+}
+
+static bool parse_subject(const char *text, bool *by_vcpu)
+{
+	*by_vcpu = !strcmp(text, "vcpu");
+	if (*by_vcpu || !strcmp(text, "thread"))
+		return true;
+	fprintf(stderr, "%s: --by %s: give thread or vcpu\n", program, text);
+	return false;
+}
+
+static bool parse_words(int argc, char **argv, struct choice *choice)
+{
+	if (optind == argc) {
+		fprintf(stderr, "%s: give a format; --help lists them\n", program);
+		return false;
+	}
+	choice->format = export_find_format(argv[optind]);
+	if (!choice->format) {
+		fprintf(stderr, "%s: no format '%s'; --help lists them\n", program, argv[optind]);
+		return false;
+	}
+	if (++optind < argc)
+		choice->path = argv[optind++];
+	if (optind < argc)
+		fprintf(stderr, "%s: '%s': give one trace\n", program, argv[optind]);
+	return optind == argc;
+}
+
+/* -1: go on; otherwise the exit code. */
+static int parse(int argc, char **argv, struct choice *choice)
+{
+	static const struct option options[] = {
+		{"output", required_argument, NULL, 'o'},
+		{"by", required_argument, NULL, OPTION_BY},
+		{"help", no_argument, NULL, 'h'},
+		FILTER_OPTIONS,
+		{NULL, 0, NULL, 0},
+	};
+	int option;
+
+	optind = 1;
+	while ((option = getopt_long(argc, argv, "o:h", options, NULL)) != -1) {
+		bool good = true;
+
+		switch (option) {
+		case 'o':
+			choice->output = optarg;
+			break;
+		case OPTION_BY:
+			good = parse_subject(optarg, &choice->by_vcpu);
+			break;
+		case 'h':
+			print_help(stdout);
+			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+		default:
+			good = filter_option(program, option, &choice->filter);
+		}
+		if (!good)
+			return EXIT_USAGE;
+	}
+	return parse_words(argc, argv, choice) ? -1 : EXIT_USAGE;
+}
+
+static gp_status_t write_to(struct choice *choice, struct trace *trace, struct frames *frames,
+			    struct error *error)
+{
+	struct export export = {
+		.trace = trace,
+		.frames = frames,
+		.filter = &choice->filter,
+		.by_vcpu = choice->by_vcpu,
+		.format = choice->format,
+	};
+	struct output output;
+	gp_status_t status = output_open(&output, choice->output, error);
+
+	if (status)
+		return status;
+	if (choice->format->is_binary && output.is_terminal) {
+		output_abandon(&output);
+		return error_set(error, GP_ERR_INVALID_ARGS,
+				 "%s is not for a terminal; give a file with -o",
+				 choice->format->name);
+	}
+	export.to = output.file;
+	status = export_trace(&export, error);
+	if (!status)
+		return output_finish(&output, error);
+	output_abandon(&output);
+	return status;
+}
+
+int command_export(int argc, char **argv)
+{
+	static struct trace trace; /* larger than a stack frame should be */
+	static struct choice choice;
+	struct frames frames;
+	struct error error = {0};
+	gp_status_t status;
+	int code;
+
+	choice = (struct choice){.path = "guestprof.fxt"};
+	argv[0] = program;
+	code = parse(argc, argv, &choice);
+	if (code >= 0)
+		return code;
+	status = trace_open(choice.path, &trace, &error);
+	if (!status) {
+		status = frames_init(&frames, &error);
+		if (!status) {
+			status = write_to(&choice, &trace, &frames, &error);
+			frames_deinit(&frames);
+		}
+		if (!status && !trace.info.complete)
+			fprintf(stderr, "%s: %s is incomplete; what is there was written\n",
+				program, choice.path);
+		trace_close(&trace);
+	}
+	filter_deinit(&choice.filter);
+	if (!status)
+		return EXIT_SUCCESS;
+	fprintf(stderr, "%s: %s\n", program, error.text);
+	return EXIT_FAILURE;
+}
