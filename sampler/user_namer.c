@@ -16,6 +16,9 @@
 #define WORK_ADDRESSES_MAX 1024u /* of a generation, at one look */
 #define ATTEMPTS_MAX 3u
 #define RETRY_NS UINT64_C(1000000000)
+/* A process that is not found with its page tables, and one whose mappings give nothing. */
+#define GONE_NS UINT64_C(200000000)
+#define NOTHING_NS UINT64_C(1000000000)
 #define PAGE_TABLES UINT64_C(0x000ffffffffff000)
 #define USER_TABLES UINT64_C(0x1000)
 
@@ -31,6 +34,7 @@ struct generation {
 	unsigned attempts;  /* looks in vain since the last sample */
 	uint64_t looked_ns; /* the last look that found it */
 	uint64_t retry_ns;
+	uint64_t quiet_until_ns; /* after a look in vain */
 	bool identity_known;
 	struct user_identity identity;
 	struct user_place *places;
@@ -426,7 +430,8 @@ static int compare_addresses(const void *left, const void *right)
 
 static bool is_waiting(const struct generation *generation, uint64_t now)
 {
-	if (generation->nameless || generation->attempts >= ATTEMPTS_MAX)
+	if (generation->nameless || generation->attempts >= ATTEMPTS_MAX ||
+	    now < generation->quiet_until_ns)
 		return false;
 	return generation->new_count || (generation->fresh && generation->identity_known) ||
 	       (generation->retry && now >= generation->retry_ns);
@@ -488,10 +493,10 @@ static void change_program(struct user_namer *namer, struct process *process,
 	add_generation(namer, process, process->count, root, now > ended + 1 ? now : ended + 2);
 }
 
-/* Addresses that were missed twice are given up. */
-static void take_marks(struct generation *generation, const struct user_work *work, uint64_t now)
+/* Addresses that were missed twice are given up. False: nothing is known that was not before. */
+static bool take_marks(struct generation *generation, const struct user_work *work, uint64_t now)
 {
-	bool again = false;
+	bool again = false, more = !work->count;
 	size_t place;
 
 	for (size_t i = 0; i < work->count; i++) {
@@ -507,16 +512,18 @@ static void take_marks(struct generation *generation, const struct user_work *wo
 		else if (work->marks[i] == USER_MISSED)
 			work->marks[i] = USER_NOWHERE;
 		*mark = work->marks[i];
+		more = true;
 		again = again || *mark == USER_MISSED;
 	}
 	if (!again) {
 		if (generation->retry && now >= generation->retry_ns)
 			generation->retry = false;
-		return;
+		return more;
 	}
 	if (!generation->retry || now >= generation->retry_ns)
 		generation->retry_ns = now + RETRY_NS;
 	generation->retry = true;
+	return more;
 }
 
 static void take_words(struct user_namer *namer, struct user_work *work)
@@ -555,6 +562,7 @@ static void take_result(struct user_namer *namer, struct user_work *work, uint64
 		return;
 	case USER_GONE:
 		generation->attempts++;
+		generation->quiet_until_ns = after + GONE_NS;
 		return;
 	case USER_CHANGED:
 		change_program(namer, process, generation, after);
@@ -574,7 +582,8 @@ static void take_result(struct user_namer *namer, struct user_work *work, uint64
 	generation->looked_ns = before;
 	generation->identity = work->identity;
 	generation->identity_known = true;
-	take_marks(generation, work, before);
+	if (!take_marks(generation, work, before))
+		generation->quiet_until_ns = after + NOTHING_NS;
 	take_words(namer, work);
 }
 

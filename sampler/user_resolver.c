@@ -3,11 +3,13 @@
 #include "fxt/symbol.h"
 #include "fxt/writer.h"
 #include "guest-introspection/user_symbols.h"
+#include "sampler/session.h"
 
 #include <stdio.h>
 
-#define TASKS_MAX (1u << 16) /* of one look */
-#define FILE_READS_MAX 16u   /* of one look; up to a million symbols each */
+#define TASKS_MAX (1u << 16)        /* of one look */
+#define FILE_READS_MAX 16u          /* of one look; up to a million symbols each */
+#define LOOK_NS UINT64_C(300000000) /* then what is left waits for the next look */
 #define BATCH 64u
 #define PAGE_TABLES UINT64_C(0x000ffffffffff000) /* of CR3; Intel SDM vol. 3, 4.5.2 */
 #define USER_TABLES UINT64_C(0x1000) /* arch/x86/entry/calling.h: PTI_USER_PGTABLE_BIT */
@@ -35,6 +37,8 @@ struct user_resolver {
 	uint64_t uses;
 	unsigned reads_left;
 	uint64_t now;
+	uint64_t deadline;
+	size_t looks;
 	uint64_t scratch[FXT_RECORD_WORDS_MAX];
 };
 
@@ -98,6 +102,8 @@ static struct user_file *file_of(struct user_resolver *self, uint64_t mm,
 		file->last_use = ++self->uses;
 		return file;
 	}
+	if (boot_time_ns() > self->deadline)
+		self->reads_left = 0;
 	if (!self->reads_left)
 		return NULL;
 	self->reads_left--;
@@ -485,13 +491,19 @@ bool user_resolver_look(struct user_resolver *self, struct guest_view *view, uin
 	if (!search.found)
 		return false;
 	self->now = now;
+	self->deadline = boot_time_ns() + LOOK_NS;
 	self->reads_left = FILE_READS_MAX;
 	qsort(work, count, sizeof(*work), compare_work);
 	/* A list that changes meanwhile ends early: what was not found is looked for again. */
 	linux_task_walk(&self->programs.tasks, self->programs.memory, TASKS_MAX, see_task, &search,
 			NULL);
-	for (size_t i = 0; i < count; i++)
-		look_at(self, &work[i], &search.found[i]);
+	/* Each time from another one on, so that none that is slow stands before the others. */
+	self->looks++;
+	for (size_t i = 0; i < count && (i == 0 || boot_time_ns() < self->deadline); i++) {
+		size_t at = (self->looks + i) % count;
+
+		look_at(self, &work[at], &search.found[at]);
+	}
 	free(search.found);
 	return true;
 }
