@@ -298,9 +298,12 @@ static gp_status_t build(const struct elf_image *image, const struct eh_frame_by
 			table.function_count++;
 		at = next;
 	}
-	table.complete = record == EH_FRAME_LAST && !builder->exhausted;
 	if (record != EH_FRAME_LAST && header)
 		add_indexed(builder, header, bytes, at, &table.function_count);
+	/* The vDSO's has no end of its own. */
+	table.complete = !builder->exhausted &&
+			 (record == EH_FRAME_LAST || (header && header->entry_count > 0 &&
+						      table.function_count >= header->entry_count));
 	if (builder->no_memory)
 		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for unwind rules");
 	else if (builder->row_count == 0)

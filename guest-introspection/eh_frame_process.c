@@ -204,15 +204,19 @@ static bool add_piece(void *context, const struct linux_mapping *mapping)
 	return true;
 }
 
-/* The file of one mapping and its bias; NULL: it has no rules. */
+/* The file of one mapping and its bias; NULL: it has no rules, or (`*missing`) its headers are not
+ * at hand. */
 static struct file *file_of_source(struct eh_frame_files *files, const struct file_source *source,
-				   const struct linux_mapping *mapping, uint64_t *bias)
+				   const struct linux_mapping *mapping, uint64_t *bias,
+				   bool *missing)
 {
 	struct elf_image image;
 	struct identity identity = {0};
+	gp_status_t status = elf_image_read(source, &image, NULL);
 	struct file *file;
 
-	if (elf_image_read(source, &image, NULL) != GP_OK || !image.is_64 ||
+	*missing = status == GP_ERR_NOT_FOUND;
+	if (status != GP_OK || !image.is_64 ||
 	    !elf_image_bias(&image, mapping->start, mapping->offset, true, bias))
 		return NULL;
 	identity.device = (uint64_t)mapping->file.device_major << 32 | mapping->file.device_minor;
@@ -221,6 +225,7 @@ static struct file *file_of_source(struct eh_frame_files *files, const struct fi
 	identity.build_id_size = image.build_id_size;
 	memcpy(identity.build_id, image.build_id, image.build_id_size);
 	file = file_of(files, source, &image, &identity);
+	*missing = !file || !file->table.complete;
 	return file;
 }
 
@@ -228,22 +233,23 @@ static struct file *file_of_mapping(struct eh_frame_files *files, const struct w
 				    const struct linux_page_cache *cache,
 				    const struct address_space *space,
 				    const struct linux_mapping *mapping, bool is_vdso,
-				    uint64_t *bias)
+				    uint64_t *bias, bool *missing)
 {
 	struct linux_cached_file cached;
 	struct user_memory memory;
 	struct file_layers layers;
 
+	*missing = true;
 	if (is_vdso)
 		return linux_mappings_vdso(walk->mappings, walk->mm, &memory)
-			       ? file_of_source(files, &memory.source, mapping, bias)
+			       ? file_of_source(files, &memory.source, mapping, bias, missing)
 			       : NULL;
 	linux_cached_file_init(&cached, cache, &mapping->file);
 	user_memory_init(&memory, cache->memory, space);
 	linux_mappings_walk(walk->mappings, walk->mm, add_piece,
 			    &(struct same_file){.inode = mapping->file.inode, .memory = &memory});
 	layers = file_layers_of(&cached.source, &memory.source);
-	return file_of_source(files, &layers.source, mapping, bias);
+	return file_of_source(files, &layers.source, mapping, bias, missing);
 }
 
 void eh_frame_process_destroy(struct eh_frame_files *files, struct eh_frame_process *process)
@@ -267,12 +273,14 @@ static void add_mappings(struct eh_frame_files *files, const struct walk *walk,
 		unsigned at = process->counts.with_rules;
 		uint64_t bias;
 		struct file *file;
+		bool missing;
 
 		/* In order, whatever the guest did meanwhile. */
 		if (at > 0 && mapping->start < process->mappings[at - 1].end)
 			continue;
-		file = file_of_mapping(files, walk, cache, space, mapping, walk->is_vdso[i], &bias);
-		if (!file || !file->table.complete)
+		file = file_of_mapping(files, walk, cache, space, mapping, walk->is_vdso[i], &bias,
+				       &missing);
+		if (missing)
 			process->counts.complete = false;
 		if (!file || file->table.row_count == 0)
 			continue;
