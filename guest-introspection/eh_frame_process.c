@@ -327,8 +327,8 @@ gp_status_t eh_frame_process_create(struct eh_frame_files *files,
 				 "no unwind rules of the program are at hand");
 	}
 	eh_frame_source_init(&process->source, process->mappings, process->counts.with_rules);
-	process->program =
-		(struct unwind_program){.root = space.root, .source = &process->source.source};
+	process->program = (struct unwind_program){
+		.mm = mm, .root = space.root, .source = &process->source.source};
 	*out = process;
 	return GP_OK;
 no_memory:

@@ -163,10 +163,29 @@ struct unwind_kernel {
 /* A 64-bit program, or rather one address space, that was prepared. Read-only while stacks are
  * unwound, from any number of threads. eh_frame_process.h makes one. */
 struct unwind_program {
+	uint64_t mm; /* what the kernel calls it: linear address of its struct mm_struct */
 	/* gpa of its page tables, mm->pgd: with page-table isolation those of the kernel. */
 	uint64_t root;
 	const struct unwind_source *source; /* of its code; frame pointers where it knows none */
 };
+
+/* The one of `count` programs, sorted by mm, that is `mm`; NULL: none. Hot. */
+static inline const struct unwind_program *
+unwind_program_find(const struct unwind_program *const *programs, unsigned count, uint64_t mm)
+{
+	unsigned low = 0;
+	unsigned high = count;
+
+	while (low < high) {
+		unsigned middle = (low + high) / 2;
+
+		if (programs[middle]->mm < mm)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < count && programs[low]->mm == mm ? programs[low] : NULL;
+}
 
 /* For sources: copies `size` bytes of this frame's address space; false: cannot be read. */
 static inline bool unwind_read(struct unwind_context *context, uint64_t address, void *buffer,

@@ -270,3 +270,19 @@ Test(eh_frame_source, code_outside_its_mappings_has_no_rule)
 	cr_assert_eq(guest_unwind_program(&memory.memory, NULL, &program, &cpu, pcs, DEPTH).count,
 		     1);
 }
+
+Test(eh_frame_source, programs_are_found_by_their_mm)
+{
+	const struct unwind_program one = {.mm = 10};
+	const struct unwind_program two = {.mm = 20};
+	const struct unwind_program three = {.mm = 30};
+	const struct unwind_program *const programs[] = {&one, &two, &three};
+
+	cr_assert_eq(unwind_program_find(programs, 3, 10), &one);
+	cr_assert_eq(unwind_program_find(programs, 3, 20), &two);
+	cr_assert_eq(unwind_program_find(programs, 3, 30), &three);
+	cr_assert_null(unwind_program_find(programs, 3, 5));
+	cr_assert_null(unwind_program_find(programs, 3, 25));
+	cr_assert_null(unwind_program_find(programs, 3, 35));
+	cr_assert_null(unwind_program_find(NULL, 0, 10));
+}
