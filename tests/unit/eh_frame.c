@@ -21,7 +21,8 @@ static struct eh_frame_builder *builder;
 
 static void put(const void *from, size_t count)
 {
-	memcpy(bytes + size, from, count);
+	if (count)
+		memcpy(bytes + size, from, count);
 	size += count;
 }
 

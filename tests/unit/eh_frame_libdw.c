@@ -211,6 +211,7 @@ static bool compare_file(const char *path, struct comparison *out)
 	elf = elf_begin(fd, ELF_C_READ, NULL);
 	cfi = elf ? dwarf_getcfi_elf(elf) : NULL;
 	if (!cfi || elf_image_read(&buffer.source, &image, &error) != GP_OK || !image.is_64) {
+		dwarf_cfi_end(cfi);
 		elf_end(elf);
 		munmap(bytes, (size_t)status.st_size);
 		close(fd);
