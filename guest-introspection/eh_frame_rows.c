@@ -1,8 +1,5 @@
 #include "guest-introspection/eh_frame_rows.h"
 
-#include "base/container.h"
-#include "base/cursor.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,46 +8,6 @@
 #define BUCKETS ((size_t)1 << 17)
 /* All of a browser's are some tens of megabytes. */
 #define INSTRUCTION_BUDGET ((size_t)64 << 20)
-
-#define RETURN_ADDRESS 16u /* DWARF's number of it */
-#define STACK_POINTER 7u
-
-/* Where a caller's register is found (DWARF 5, 6.4.1). */
-enum place_kind {
-	PLACE_DEFAULT, /* nothing was said: as the ABI has it */
-	PLACE_SAME,
-	PLACE_UNDEFINED,
-	PLACE_AT_CFA,
-	PLACE_AT_BASE, /* in memory at a register + offset */
-	PLACE_OTHER,   /* a value or place that is not followed */
-};
-
-static const uint8_t guest_numbers[] = {
-	GUEST_RAX, GUEST_RDX, GUEST_RCX, GUEST_RBX, GUEST_RSI, GUEST_RDI, GUEST_RBP, GUEST_RSP,
-	GUEST_R8,  GUEST_R9,  GUEST_R10, GUEST_R11, GUEST_R12, GUEST_R13, GUEST_R14, GUEST_R15,
-};
-
-/* What a function leaves as it was (System V ABI for x86-64, 3.2.1), in DWARF's numbers. */
-#define CALLEE_SAVED (1u << 3 | 1u << 6 | 1u << 12 | 1u << 13 | 1u << 14 | 1u << 15)
-
-/* DW_EH_PE_* of the Linux Standard Base. */
-enum pointer_encoding {
-	POINTER_ABSOLUTE = 0x00,
-	POINTER_ULEB128 = 0x01,
-	POINTER_UDATA2 = 0x02,
-	POINTER_UDATA4 = 0x03,
-	POINTER_UDATA8 = 0x04,
-	POINTER_SLEB128 = 0x09,
-	POINTER_SDATA2 = 0x0a,
-	POINTER_SDATA4 = 0x0b,
-	POINTER_SDATA8 = 0x0c,
-	POINTER_FORMAT = 0x0f,
-	POINTER_PC_RELATIVE = 0x10,
-	POINTER_DATA_RELATIVE = 0x30,
-	POINTER_RELATION = 0x70,
-	POINTER_INDIRECT = 0x80,
-	POINTER_OMITTED = 0xff,
-};
 
 /* DW_CFA_*: DWARF 5, 7.24, and GNU's. */
 enum instruction {
@@ -84,15 +41,6 @@ enum instruction {
 	CFA_RESTORE = 0xc0,
 };
 
-/* DW_OP_*: DWARF 5, 7.7.1. */
-enum operation {
-	OP_DEREF = 0x06,
-	OP_PLUS_UCONST = 0x23,
-	OP_LIT0 = 0x30,
-	OP_BREG0 = 0x70,
-	OP_BREGX = 0x92,
-};
-
 gp_status_t eh_frame_builder_init(struct eh_frame_builder *builder, uint64_t base)
 {
 	memset(builder, 0, sizeof(*builder));
@@ -120,95 +68,9 @@ void eh_frame_builder_deinit(struct eh_frame_builder *builder)
 	builder->buckets = NULL;
 }
 
-/* LEB128 of up to 64 bits; what is beyond is dropped. */
-static uint64_t take_uleb(struct cursor *cursor)
-{
-	uint64_t value = 0;
-
-	for (unsigned shift = 0; shift < 70; shift += 7) {
-		uint8_t byte = cursor_u8(cursor);
-
-		if (shift < 64)
-			value |= (uint64_t)(byte & 0x7f) << shift;
-		if (!(byte & 0x80))
-			return value;
-	}
-	cursor->failed = true;
-	return 0;
-}
-
-static int64_t take_sleb(struct cursor *cursor)
-{
-	uint64_t value = 0;
-
-	for (unsigned shift = 0; shift < 70; shift += 7) {
-		uint8_t byte = cursor_u8(cursor);
-
-		if (shift < 64)
-			value |= (uint64_t)(byte & 0x7f) << shift;
-		if (byte & 0x80)
-			continue;
-		if (shift + 7 < 64 && byte & 0x40)
-			value |= UINT64_MAX << (shift + 7);
-		return (int64_t)value;
-	}
-	cursor->failed = true;
-	return 0;
-}
-
 static int64_t multiply(int64_t left, int64_t right)
 {
 	return (int64_t)((uint64_t)left * (uint64_t)right);
-}
-
-bool eh_frame_read_address(struct cursor *cursor, uint8_t encoding, uint64_t position,
-			   uint64_t data, uint64_t *out)
-{
-	uint64_t value;
-
-	if (encoding == POINTER_OMITTED || encoding & POINTER_INDIRECT)
-		return false;
-	switch (encoding & POINTER_FORMAT) {
-	case POINTER_ABSOLUTE:
-	case POINTER_UDATA8:
-	case POINTER_SDATA8:
-		value = cursor_u64(cursor);
-		break;
-	case POINTER_ULEB128:
-		value = take_uleb(cursor);
-		break;
-	case POINTER_UDATA2:
-		value = cursor_u16(cursor);
-		break;
-	case POINTER_UDATA4:
-		value = cursor_u32(cursor);
-		break;
-	case POINTER_SLEB128:
-		value = (uint64_t)take_sleb(cursor);
-		break;
-	case POINTER_SDATA2:
-		value = (uint64_t)(int64_t)(int16_t)cursor_u16(cursor);
-		break;
-	case POINTER_SDATA4:
-		value = (uint64_t)(int64_t)(int32_t)cursor_u32(cursor);
-		break;
-	default:
-		return false;
-	}
-	switch (encoding & POINTER_RELATION) {
-	case 0:
-		break;
-	case POINTER_PC_RELATIVE:
-		value += position;
-		break;
-	case POINTER_DATA_RELATIVE:
-		value += data;
-		break;
-	default:
-		return false;
-	}
-	*out = value;
-	return !cursor->failed;
 }
 
 /* Records. */
@@ -270,147 +132,6 @@ enum eh_frame_record eh_frame_record_at(const struct eh_frame_bytes *bytes, size
 	if (record == EH_FRAME_CIE || record == EH_FRAME_FDE)
 		*next = cursor.size;
 	return record;
-}
-
-/* Expressions. */
-
-/* The stubs of a procedure linkage table: rsp + 8, and a word more when so many bytes of the entry
- * were run (GNU ld and gold write this very expression). */
-static bool parse_linkage(struct cursor cursor, struct eh_frame_rule *cfa)
-{
-	static const uint8_t before[] = {0x80, 0x00, 0x3f, 0x1a}; /* rip + 0, 15, and */
-	static const uint8_t after[] = {0x2a, 0x33, 0x24, 0x22};  /* ge, 3, shl, plus */
-	const uint8_t *rest = cursor_bytes(&cursor, sizeof(before) + 1 + sizeof(after));
-	uint8_t limit;
-
-	if (!rest || cursor_left(&cursor) != 0 || memcmp(rest, before, sizeof(before)) != 0 ||
-	    memcmp(rest + sizeof(before) + 1, after, sizeof(after)) != 0)
-		return false;
-	limit = rest[sizeof(before)];
-	if (limit < OP_LIT0 || limit > OP_LIT0 + 15)
-		return false;
-	cfa->kind = EH_FRAME_LINKAGE;
-	cfa->threshold = limit - OP_LIT0;
-	return true;
-}
-
-/* A register + offset, perhaps the word there, + offset. `kind` stays EH_FRAME_NO_RULE for all
- * else. */
-static struct eh_frame_rule parse_expression(struct cursor *whole)
-{
-	struct eh_frame_rule none = {0};
-	struct eh_frame_rule cfa = {0};
-	uint64_t size = take_uleb(whole);
-	const uint8_t *bytes =
-		size <= cursor_left(whole) ? cursor_bytes(whole, (size_t)size) : NULL;
-	struct cursor cursor;
-	uint64_t number;
-	int64_t offset;
-	int64_t after = 0;
-	uint8_t operation;
-
-	if (!bytes) {
-		whole->failed = true;
-		return none;
-	}
-	cursor = cursor_over(bytes, (size_t)size);
-	operation = cursor_u8(&cursor);
-	number = operation == OP_BREGX ? take_uleb(&cursor) : (uint64_t)operation - OP_BREG0;
-	offset = take_sleb(&cursor);
-	if (cursor.failed || number >= ARRAY_SIZE(guest_numbers))
-		return none;
-	cfa.kind = EH_FRAME_CALL;
-	cfa.base = guest_numbers[number];
-	if (!parse_linkage(cursor, &cfa)) {
-		while (cursor_left(&cursor) > 0) {
-			int64_t *sum = cfa.dereference ? &after : &offset;
-
-			operation = cursor_u8(&cursor);
-			if (operation == OP_DEREF && !cfa.dereference)
-				cfa.dereference = true;
-			else if (operation == OP_PLUS_UCONST)
-				*sum = (int64_t)((uint64_t)*sum + take_uleb(&cursor));
-			else
-				return none;
-		}
-	}
-	if (cursor.failed || offset != (int32_t)offset || after != (int32_t)after)
-		return none;
-	cfa.offset = (int32_t)offset;
-	cfa.offset_after = (int32_t)after;
-	return cfa;
-}
-
-/* Rules. */
-
-static bool add_place(struct eh_frame_rule *rule, unsigned number,
-		      const struct eh_frame_place *place, bool from_base)
-{
-	if (place->offset != (int16_t)place->offset)
-		return false;
-	rule->saved |= (uint16_t)(1u << guest_numbers[number]);
-	if (from_base)
-		rule->from_base |= (uint16_t)(1u << guest_numbers[number]);
-	rule->at[guest_numbers[number]] = (int16_t)place->offset;
-	return true;
-}
-
-/* The frame that the kernel makes for a signal: everything at the same register + n. That what
- * glibc says of __restore_rt (sysdeps/unix/sysv/linux/x86_64/libc_sigaction.c). */
-static struct eh_frame_rule make_signal_rule(const struct eh_frame_state *state)
-{
-	const struct eh_frame_rule none = {0};
-	const struct eh_frame_place *address = &state->registers[RETURN_ADDRESS];
-	struct eh_frame_place stack = {PLACE_AT_BASE, 0, state->cfa.offset};
-	struct eh_frame_rule rule = {.kind = EH_FRAME_SIGNAL, .base = state->cfa.base};
-
-	if (state->cfa.kind != EH_FRAME_CALL || !state->cfa.dereference ||
-	    state->cfa.offset_after != 0 || address->kind != PLACE_AT_BASE ||
-	    guest_numbers[address->base] != rule.base ||
-	    address->offset != (int32_t)address->offset ||
-	    !add_place(&rule, STACK_POINTER, &stack, false))
-		return none;
-	rule.return_address = (int32_t)address->offset;
-	for (unsigned i = 0; i < ARRAY_SIZE(guest_numbers); i++) {
-		const struct eh_frame_place *place = &state->registers[i];
-
-		if (i != STACK_POINTER && place->kind == PLACE_AT_BASE &&
-		    guest_numbers[place->base] == rule.base)
-			add_place(&rule, i, place, false);
-	}
-	return rule;
-}
-
-static struct eh_frame_rule make_rule(const struct eh_frame_state *state, bool signal)
-{
-	const struct eh_frame_rule none = {0};
-	const struct eh_frame_place *address = &state->registers[RETURN_ADDRESS];
-	struct eh_frame_rule rule = state->cfa;
-
-	if (address->kind == PLACE_UNDEFINED)
-		return (struct eh_frame_rule){.kind = EH_FRAME_ROOT};
-	if (signal)
-		return make_signal_rule(state);
-	/* A caller whose stack pointer is not the CFA: code that changes stacks. */
-	if (rule.kind == EH_FRAME_NO_RULE || address->kind != PLACE_AT_CFA ||
-	    address->offset != (int32_t)address->offset ||
-	    state->registers[STACK_POINTER].kind > PLACE_SAME)
-		return none;
-	rule.return_address = (int32_t)address->offset;
-	for (unsigned i = 0; i < ARRAY_SIZE(guest_numbers); i++) {
-		const struct eh_frame_place *place = &state->registers[i];
-
-		if (i == STACK_POINTER)
-			continue;
-		if (place->kind == PLACE_SAME ||
-		    (place->kind == PLACE_DEFAULT && CALLEE_SAVED >> i & 1))
-			rule.kept |= (uint16_t)(1u << guest_numbers[i]);
-		else if (place->kind == PLACE_AT_CFA)
-			add_place(&rule, i, place, false);
-		else if (place->kind == PLACE_AT_BASE && guest_numbers[place->base] == rule.base)
-			add_place(&rule, i, place, true);
-	}
-	return rule;
 }
 
 /* The number of `rule`, which is kept once. 0 when there are too many. */
@@ -486,7 +207,7 @@ static void advance(struct run *run, uint64_t to)
 	if (to <= run->address || run->address >= run->end)
 		return;
 	if (run->rows) {
-		struct eh_frame_rule rule = make_rule(&run->state, run->cie->signal);
+		struct eh_frame_rule rule = eh_frame_make_rule(&run->state, run->cie->signal);
 
 		add_row(run->builder, run->address, EH_FRAME_ROW_HOLDS,
 			intern(run->builder, &rule));
@@ -517,10 +238,10 @@ static void restore(struct run *run, uint64_t number)
 static void set_cfa(struct run *run, uint64_t number, int64_t offset)
 {
 	run->state.cfa = (struct eh_frame_rule){0};
-	if (number >= ARRAY_SIZE(guest_numbers) || offset != (int32_t)offset)
+	if (number >= EH_FRAME_GENERAL_REGISTERS || offset != (int32_t)offset)
 		return;
 	run->state.cfa.kind = EH_FRAME_CALL;
-	run->state.cfa.base = guest_numbers[number];
+	run->state.cfa.base = eh_frame_guest_numbers[number];
 	run->state.cfa.offset = (int32_t)offset;
 }
 
@@ -530,21 +251,21 @@ static void change_cfa(struct run *run, const uint64_t *number, int64_t offset)
 	struct eh_frame_rule *cfa = &run->state.cfa;
 
 	if (cfa->kind != EH_FRAME_CALL || cfa->dereference ||
-	    (number && *number >= ARRAY_SIZE(guest_numbers)) ||
+	    (number && *number >= EH_FRAME_GENERAL_REGISTERS) ||
 	    (!number && offset != (int32_t)offset)) {
 		*cfa = (struct eh_frame_rule){0};
 		return;
 	}
 	if (number)
-		cfa->base = guest_numbers[*number];
+		cfa->base = eh_frame_guest_numbers[*number];
 	else
 		cfa->offset = (int32_t)offset;
 }
 
 static void set_expression(struct run *run, struct cursor *cursor, bool value)
 {
-	uint64_t number = take_uleb(cursor);
-	struct eh_frame_rule place = parse_expression(cursor);
+	uint64_t number = eh_frame_take_uleb(cursor);
+	struct eh_frame_rule place = eh_frame_parse_expression(cursor);
 
 	set_place(run, number, PLACE_OTHER, 0);
 	if (value || place.kind != EH_FRAME_CALL || place.dereference)
@@ -552,8 +273,8 @@ static void set_expression(struct run *run, struct cursor *cursor, bool value)
 	if (number >= EH_FRAME_REGISTERS)
 		return;
 	set_place(run, number, PLACE_AT_BASE, place.offset);
-	for (uint8_t i = 0; i < ARRAY_SIZE(guest_numbers); i++)
-		if (guest_numbers[i] == place.base)
+	for (uint8_t i = 0; i < EH_FRAME_GENERAL_REGISTERS; i++)
+		if (eh_frame_guest_numbers[i] == place.base)
 			run->state.registers[number].base = i;
 }
 
@@ -584,36 +305,37 @@ static bool run_extended(struct run *run, struct cursor *cursor, uint8_t instruc
 		advance_by(run, cursor_u32(cursor));
 		return true;
 	case CFA_OFFSET_EXTENDED:
-		number = take_uleb(cursor);
-		set_place(run, number, PLACE_AT_CFA, multiply((int64_t)take_uleb(cursor), factor));
+		number = eh_frame_take_uleb(cursor);
+		set_place(run, number, PLACE_AT_CFA,
+			  multiply((int64_t)eh_frame_take_uleb(cursor), factor));
 		return true;
 	case CFA_OFFSET_EXTENDED_SF:
-		number = take_uleb(cursor);
-		set_place(run, number, PLACE_AT_CFA, multiply(take_sleb(cursor), factor));
+		number = eh_frame_take_uleb(cursor);
+		set_place(run, number, PLACE_AT_CFA, multiply(eh_frame_take_sleb(cursor), factor));
 		return true;
 	case CFA_GNU_NEGATIVE_OFFSET_EXTENDED:
-		number = take_uleb(cursor);
+		number = eh_frame_take_uleb(cursor);
 		set_place(run, number, PLACE_AT_CFA,
-			  multiply(multiply((int64_t)take_uleb(cursor), factor), -1));
+			  multiply(multiply((int64_t)eh_frame_take_uleb(cursor), factor), -1));
 		return true;
 	case CFA_RESTORE_EXTENDED:
-		restore(run, take_uleb(cursor));
+		restore(run, eh_frame_take_uleb(cursor));
 		return true;
 	case CFA_UNDEFINED:
-		set_place(run, take_uleb(cursor), PLACE_UNDEFINED, 0);
+		set_place(run, eh_frame_take_uleb(cursor), PLACE_UNDEFINED, 0);
 		return true;
 	case CFA_SAME_VALUE:
-		set_place(run, take_uleb(cursor), PLACE_SAME, 0);
+		set_place(run, eh_frame_take_uleb(cursor), PLACE_SAME, 0);
 		return true;
 	case CFA_REGISTER:
 	case CFA_VAL_OFFSET:
-		number = take_uleb(cursor);
-		take_uleb(cursor);
+		number = eh_frame_take_uleb(cursor);
+		eh_frame_take_uleb(cursor);
 		set_place(run, number, PLACE_OTHER, 0);
 		return true;
 	case CFA_VAL_OFFSET_SF:
-		number = take_uleb(cursor);
-		take_sleb(cursor);
+		number = eh_frame_take_uleb(cursor);
+		eh_frame_take_sleb(cursor);
 		set_place(run, number, PLACE_OTHER, 0);
 		return true;
 	case CFA_REMEMBER_STATE:
@@ -627,25 +349,25 @@ static bool run_extended(struct run *run, struct cursor *cursor, uint8_t instruc
 		run->state = run->builder->states[--*depth];
 		return true;
 	case CFA_DEF_CFA:
-		number = take_uleb(cursor);
-		set_cfa(run, number, (int64_t)take_uleb(cursor));
+		number = eh_frame_take_uleb(cursor);
+		set_cfa(run, number, (int64_t)eh_frame_take_uleb(cursor));
 		return true;
 	case CFA_DEF_CFA_SF:
-		number = take_uleb(cursor);
-		set_cfa(run, number, multiply(take_sleb(cursor), factor));
+		number = eh_frame_take_uleb(cursor);
+		set_cfa(run, number, multiply(eh_frame_take_sleb(cursor), factor));
 		return true;
 	case CFA_DEF_CFA_REGISTER:
-		number = take_uleb(cursor);
+		number = eh_frame_take_uleb(cursor);
 		change_cfa(run, &number, 0);
 		return true;
 	case CFA_DEF_CFA_OFFSET:
-		change_cfa(run, NULL, (int64_t)take_uleb(cursor));
+		change_cfa(run, NULL, (int64_t)eh_frame_take_uleb(cursor));
 		return true;
 	case CFA_DEF_CFA_OFFSET_SF:
-		change_cfa(run, NULL, multiply(take_sleb(cursor), factor));
+		change_cfa(run, NULL, multiply(eh_frame_take_sleb(cursor), factor));
 		return true;
 	case CFA_DEF_CFA_EXPRESSION:
-		run->state.cfa = parse_expression(cursor);
+		run->state.cfa = eh_frame_parse_expression(cursor);
 		return true;
 	case CFA_EXPRESSION:
 		set_expression(run, cursor, false);
@@ -654,7 +376,7 @@ static bool run_extended(struct run *run, struct cursor *cursor, uint8_t instruc
 		set_expression(run, cursor, true);
 		return true;
 	case CFA_GNU_ARGS_SIZE:
-		take_uleb(cursor);
+		eh_frame_take_uleb(cursor);
 		return true;
 	default:
 		return false;
@@ -682,7 +404,8 @@ static bool run_instructions(struct run *run, struct cursor *cursor)
 			break;
 		case CFA_OFFSET:
 			set_place(run, operand, PLACE_AT_CFA,
-				  multiply((int64_t)take_uleb(cursor), run->cie->data_factor));
+				  multiply((int64_t)eh_frame_take_uleb(cursor),
+					   run->cie->data_factor));
 			break;
 		case CFA_RESTORE:
 			restore(run, operand);
@@ -710,7 +433,7 @@ static bool parse_augmentation(struct eh_frame_cie *cie, const char *letters, st
 	if (letters[0] != 'z')
 		return false;
 	cie->augmented = true;
-	size = take_uleb(cursor);
+	size = eh_frame_take_uleb(cursor);
 	if (cursor->failed || size > cursor_left(cursor))
 		return false;
 	end = cursor->offset + (size_t)size;
@@ -763,10 +486,10 @@ static void read_cie(struct eh_frame_builder *builder, const struct eh_frame_byt
 	/* Size of an address and of a segment selector. */
 	if (version == 4 && (cursor_u8(&cursor) != 8 || cursor_u8(&cursor) != 0))
 		return;
-	cie->code_factor = take_uleb(&cursor);
-	cie->data_factor = take_sleb(&cursor);
-	return_register = version == 1 ? cursor_u8(&cursor) : take_uleb(&cursor);
-	if (return_register != RETURN_ADDRESS ||
+	cie->code_factor = eh_frame_take_uleb(&cursor);
+	cie->data_factor = eh_frame_take_sleb(&cursor);
+	return_register = version == 1 ? cursor_u8(&cursor) : eh_frame_take_uleb(&cursor);
+	if (return_register != EH_FRAME_RETURN_ADDRESS ||
 	    !parse_augmentation(cie, letters, &cursor, bytes->address) || cursor.failed)
 		return;
 	run = (struct run){.builder = builder, .cie = cie, .bytes = bytes};
@@ -802,7 +525,7 @@ bool eh_frame_builder_add(struct eh_frame_builder *builder, const struct eh_fram
 	    size > UINT32_MAX - (start - builder->base))
 		return false;
 	if (cie->augmented) {
-		uint64_t data = take_uleb(&cursor);
+		uint64_t data = eh_frame_take_uleb(&cursor);
 
 		if (cursor.failed || data > cursor_left(&cursor))
 			return false;
@@ -818,7 +541,7 @@ bool eh_frame_builder_add(struct eh_frame_builder *builder, const struct eh_fram
 	if (!run_instructions(&run, &cursor))
 		run.state.cfa.kind = EH_FRAME_NO_RULE; /* from here on */
 	if (run.state.cfa.kind == EH_FRAME_NO_RULE)
-		run.state.registers[RETURN_ADDRESS].kind = PLACE_OTHER;
+		run.state.registers[EH_FRAME_RETURN_ADDRESS].kind = PLACE_OTHER;
 	advance(&run, run.end);
 	add_row(builder, run.end, 0, 0);
 	return true;

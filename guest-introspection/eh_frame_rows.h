@@ -8,8 +8,8 @@
 #ifndef GUEST_INTROSPECTION_EH_FRAME_ROWS_H
 #define GUEST_INTROSPECTION_EH_FRAME_ROWS_H
 
-#include "base/cursor.h"
 #include "guest-introspection/eh_frame.h"
+#include "guest-introspection/eh_frame_rules.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,21 +33,8 @@ enum eh_frame_record {
 	EH_FRAME_DAMAGED,
 };
 
-/* What DWARF numbers: 16 general registers in its own order, and the return address. */
-#define EH_FRAME_REGISTERS 17u
+/* What remember_state may nest. */
 #define EH_FRAME_STATES 32u
-
-/* Where a caller's register is. */
-struct eh_frame_place {
-	uint8_t kind;
-	uint8_t base; /* DWARF's number */
-	int64_t offset;
-};
-
-struct eh_frame_state {
-	struct eh_frame_rule cfa; /* kind, base, dereference and offsets only */
-	struct eh_frame_place registers[EH_FRAME_REGISTERS];
-};
 
 struct eh_frame_cie {
 	size_t offset; /* in the bytes; SIZE_MAX: none */
@@ -90,10 +77,5 @@ enum eh_frame_record eh_frame_record_at(const struct eh_frame_bytes *bytes, size
  * or it says nothing of any code. */
 bool eh_frame_builder_add(struct eh_frame_builder *builder, const struct eh_frame_bytes *bytes,
 			  size_t offset);
-
-/* Reads an address in one of the encodings of the Linux Standard Base. `data` is what data-relative
- * ones are relative to. False: not one that is known, or it is not there. */
-bool eh_frame_read_address(struct cursor *cursor, uint8_t encoding, uint64_t position,
-			   uint64_t data, uint64_t *out);
 
 #endif
