@@ -162,6 +162,24 @@ static bool is_behind_call(struct unwind_context *context, uint64_t address, enu
 	return true;
 }
 
+/* Does the frame run on the page tables of the program that was prepared? Bits below and above the
+ * address are no part of it (Intel SDM vol. 3, 4.5: PCID, and LAM's). */
+static bool is_program(const struct unwind_context *context)
+{
+	uint64_t address = (UINT64_C(1) << 52) - 4096;
+
+	return context->user && context->word == 8 && context->program &&
+	       ((context->program->root ^ context->space.root) & address & ~USER_TABLES_BIT) == 0;
+}
+
+/* What was prepared for this frame's code; NULL: nothing. */
+static const struct unwind_source *rule_source(const struct unwind_context *context)
+{
+	if (context->user)
+		return is_program(context) ? context->program->source : NULL;
+	return context->kernel ? context->kernel->source : NULL;
+}
+
 /* Accepts a linear return address, or gives the reason not to. */
 static bool check_return_address(struct unwind_context *context, uint64_t address,
 				 enum stack_end *end)
@@ -170,9 +188,9 @@ static bool check_return_address(struct unwind_context *context, uint64_t addres
 
 	if (is_behind_call(context, address, end))
 		return true;
-	if (context->user || !context->kernel)
+	source = rule_source(context);
+	if (!source)
 		return false;
-	source = context->kernel->source;
 	return source->vouches_for && source->vouches_for(source, address);
 }
 
@@ -208,8 +226,8 @@ static uint64_t word_at(const uint8_t *bytes, unsigned word)
 
 /* Reads what `rule` says is stored around `cfa`, with one read where it lies close together. */
 static enum translate_result read_saved(struct unwind_context *context,
-					const struct unwind_rule *rule, uint64_t cfa, uint64_t mask,
-					struct saved_words *out, bool *rights)
+					const struct unwind_rule *rule, uint64_t base, uint64_t cfa,
+					uint64_t mask, struct saved_words *out, bool *rights)
 {
 	bool interruption = rule->kind == UNWIND_INTERRUPTION;
 	unsigned word = context->word;
@@ -221,7 +239,7 @@ static enum translate_result read_saved(struct unwind_context *context,
 	enum translate_result result;
 	uint8_t bytes[SAVED_BLOCK];
 
-	for (unsigned left = rule->saved; left; left &= left - 1) {
+	for (unsigned left = rule->saved & ~rule->from_base; left; left &= left - 1) {
 		int at = rule->at[__builtin_ctz(left)];
 
 		low = at < low ? at : low;
@@ -249,13 +267,15 @@ static enum translate_result read_saved(struct unwind_context *context,
 		out->code_segment = word_at(bytes + (rule->return_address - low) + word, word);
 	for (unsigned left = rule->saved; left; left &= left - 1) {
 		unsigned number = (unsigned)__builtin_ctz(left);
+		bool from_base = rule->from_base & UNWIND_BIT(number);
+		uint64_t from = from_base ? base : cfa;
 
-		if (block) {
+		if (block && !from_base) {
 			out->gpr[number] = word_at(bytes + (rule->at[number] - low), word);
 			continue;
 		}
 		start = unwind_linear(context, context->stack_base,
-				      (cfa + (int64_t)rule->at[number]) & mask);
+				      (from + (int64_t)rule->at[number]) & mask);
 		out->gpr[number] = 0;
 		result = guest_read_virtual(&context->space, &context->cache, context->memory,
 					    gva(start), &out->gpr[number], word);
@@ -265,12 +285,13 @@ static enum translate_result read_saved(struct unwind_context *context,
 	return TRANSLATE_OK;
 }
 
-/* CFA of the frame; false when its base is not known or cannot be read. */
+/* Base and CFA of the frame; false when the base is not known or the CFA cannot be read. */
 static bool find_cfa(struct unwind_context *context, const struct unwind_rule *rule, uint64_t mask,
-		     uint64_t *out, enum stack_end *end)
+		     uint64_t *base_out, uint64_t *out, enum stack_end *end)
 {
 	uint64_t cfa;
 	uint64_t base;
+	uint64_t word = 0;
 	enum translate_result result;
 
 	if (rule->base == UNWIND_BASE_ADDRESS) {
@@ -283,16 +304,16 @@ static bool find_cfa(struct unwind_context *context, const struct unwind_rule *r
 	}
 	cfa = (base + (int64_t)rule->offset) & mask;
 	if (rule->dereference) {
-		base = 0;
 		result = guest_read_virtual(&context->space, &context->cache, context->memory,
 					    gva(unwind_linear(context, context->stack_base, cfa)),
-					    &base, context->word);
+					    &word, context->word);
 		if (result != TRANSLATE_OK) {
 			*end = end_of_result(result);
 			return false;
 		}
-		cfa = (base + (int64_t)rule->offset_after) & mask;
+		cfa = (word + (int64_t)rule->offset_after) & mask;
 	}
+	*base_out = base;
 	*out = cfa;
 	return true;
 }
@@ -311,7 +332,7 @@ static bool check_stack_pointer(struct unwind_context *context, const struct unw
 		return false;
 	if (stack_pointer > now && stack_pointer - now <= limit)
 		return true;
-	return (rule->kind == UNWIND_INTERRUPTION || rule->dereference) &&
+	return (rule->kind != UNWIND_CALL || rule->dereference) &&
 	       ++context->stack_switches <= STACK_SWITCH_LIMIT;
 }
 
@@ -374,7 +395,7 @@ static bool evaluate_interruption(struct unwind_context *context, const struct u
 	struct translation translation;
 	enum translate_result result;
 
-	if ((words->code_segment & 3) == 3) {
+	if (rule->kind == UNWIND_INTERRUPTION && (words->code_segment & 3) == 3) {
 		for (unsigned left = rule->saved; left; left &= left - 1)
 			context->gpr[__builtin_ctz(left)] = words->gpr[__builtin_ctz(left)];
 		context->known = (context->known & rule->kept) | rule->saved;
@@ -413,6 +434,7 @@ static bool evaluate(struct unwind_context *context, const struct unwind_rule *r
 	struct saved_words words;
 	enum translate_result result;
 	bool rights = true;
+	uint64_t base;
 	uint64_t cfa;
 	uint64_t address;
 
@@ -422,18 +444,18 @@ static bool evaluate(struct unwind_context *context, const struct unwind_rule *r
 			   rule->user.code_segment);
 		return true;
 	}
-	if (!find_cfa(context, rule, mask, &cfa, end))
+	if (!find_cfa(context, rule, mask, &base, &cfa, end))
 		return false;
 	if (rule->kind == UNWIND_CALL && !check_stack_pointer(context, rule, cfa)) {
 		*end = STACK_END_BAD_POINTER;
 		return false;
 	}
-	result = read_saved(context, rule, cfa, mask, &words, &rights);
+	result = read_saved(context, rule, base, cfa, mask, &words, &rights);
 	if (result != TRANSLATE_OK || !rights) {
 		*end = rights ? end_of_result(result) : STACK_END_BAD_POINTER;
 		return false;
 	}
-	if (rule->kind == UNWIND_INTERRUPTION)
+	if (rule->kind != UNWIND_CALL)
 		return evaluate_interruption(context, rule, &words, end);
 	if (words.return_address == 0) {
 		*end = STACK_END_ROOT;
@@ -458,7 +480,8 @@ static bool translate_leaf(struct unwind_context *context, struct translation *l
 }
 
 static void context_init(struct unwind_context *context, const struct guest_memory *memory,
-			 const struct unwind_kernel *kernel, const struct guest_cpu *cpu)
+			 const struct unwind_kernel *kernel, const struct unwind_program *program,
+			 const struct guest_cpu *cpu)
 {
 	unsigned code_size = guest_code_size(cpu);
 	uint64_t mask = code_size == 64 ? UINT64_MAX : UINT32_MAX;
@@ -467,6 +490,7 @@ static void context_init(struct unwind_context *context, const struct guest_memo
 
 	context->memory = memory;
 	context->kernel = NULL;
+	context->program = program;
 	context->cpu = cpu;
 	translation_cache_clear(&context->cache);
 	context->word = code_size == 16 ? 0 : code_size / 8;
@@ -498,17 +522,22 @@ static void context_init(struct unwind_context *context, const struct guest_memo
 		cpu->cpl != 3 && context->space.mode >= ADDRESSING_32_BIT && !(mapped && leaf.user);
 }
 
-/* Asks the kernel's source for the kernel's code, and for all else follows frame pointers. */
+/* Asks the source that was prepared for the frame's code, and for all else follows frame pointers.
+ */
 static enum unwind_lookup find_rule(struct unwind_context *context, struct unwind_rule *rule)
 {
 	const struct unwind_source *source = &unwind_frame_pointer_source;
+	const struct unwind_source *prepared = rule_source(context);
 	enum unwind_lookup lookup;
 
-	if (context->user || !context->kernel)
+	rule->from_base = 0;
+	if (!prepared)
 		return source->find(source, context, rule);
-	lookup = context->kernel->source->find(context->kernel->source, context, rule);
+	lookup = prepared->find(prepared, context, rule);
 	if (lookup != UNWIND_NOT_FOUND)
 		return lookup;
+	if (context->user)
+		return source->find(source, context, rule);
 	/* Generated code. A kernel with a source of its own has a starting point for each stack:
 	 * a frame pointer of 0 is not one. */
 	lookup = source->find(source, context, rule);
@@ -519,6 +548,15 @@ struct unwind_stack guest_unwind(const struct guest_memory *memory,
 				 const struct unwind_kernel *kernel, const struct guest_cpu *cpu,
 				 uint64_t *pcs, unsigned capacity)
 {
+	return guest_unwind_program(memory, kernel, NULL, cpu, pcs, capacity);
+}
+
+struct unwind_stack guest_unwind_program(const struct guest_memory *memory,
+					 const struct unwind_kernel *kernel,
+					 const struct unwind_program *program,
+					 const struct guest_cpu *cpu, uint64_t *pcs,
+					 unsigned capacity)
+{
 	struct unwind_stack stack = {.end = STACK_END_DEPTH_LIMIT};
 	struct unwind_context context;
 	struct unwind_rule rule;
@@ -526,7 +564,7 @@ struct unwind_stack guest_unwind(const struct guest_memory *memory,
 
 	if (capacity == 0)
 		return stack;
-	context_init(&context, memory, kernel, cpu);
+	context_init(&context, memory, kernel, program, cpu);
 	in_user = context.user;
 	pcs[stack.count++] = context.pc;
 	stack.user_frame = in_user ? 0 : 1;

@@ -46,6 +46,7 @@ struct unwind_stack {
 };
 
 struct unwind_kernel;
+struct unwind_program;
 
 /* Fills `pcs`, leaf first: pcs[0] is where the vCPU is (linear: CS.base + RIP), the others
  * are return addresses, so they point behind their call, or addresses of interrupted code.
@@ -55,11 +56,20 @@ struct unwind_stack guest_unwind(const struct guest_memory *memory,
 				 const struct unwind_kernel *kernel, const struct guest_cpu *cpu,
 				 uint64_t *pcs, unsigned capacity);
 
+/* The same, with what was prepared for the program that the vCPU runs, or NULL. It is not used
+ * when the page tables are not that program's. */
+struct unwind_stack guest_unwind_program(const struct guest_memory *memory,
+					 const struct unwind_kernel *kernel,
+					 const struct unwind_program *program,
+					 const struct guest_cpu *cpu, uint64_t *pcs,
+					 unsigned capacity);
+
 /* What an unwind source and the evaluator share while one stack is walked. */
 struct unwind_context {
 	const struct guest_memory *memory;
-	const struct unwind_kernel *kernel; /* may be NULL */
-	const struct guest_cpu *cpu;        /* of the leaf */
+	const struct unwind_kernel *kernel;   /* may be NULL */
+	const struct unwind_program *program; /* may be NULL */
+	const struct guest_cpu *cpu;          /* of the leaf */
 	struct address_space space;
 	struct translation_cache cache; /* of `space` */
 	unsigned word;                  /* bytes of a stack slot: 4 or 8; 0 for 16-bit code */
@@ -89,6 +99,9 @@ enum unwind_kind {
 	/* An interruption: CS follows the return address in memory, and RSP is among the saved
 	 * registers. The interrupted code may be user code. */
 	UNWIND_INTERRUPTION,
+	/* A program that was interrupted for a signal: the kernel has stored its registers, RSP
+	 * among the saved ones, at base + n; the offset is 0. */
+	UNWIND_SIGNAL,
 	/* The source knows where user code goes on: `user` of the rule. */
 	UNWIND_USER,
 };
@@ -107,6 +120,7 @@ struct unwind_rule {
 	 * others) unknown. RSP of a call is the CFA and in neither mask. */
 	uint16_t saved;
 	uint16_t kept;
+	uint16_t from_base; /* saved ones that are stored at base + n; 0 when find() is called */
 	int16_t at[GUEST_REGISTER_COUNT]; /* saved: stored at CFA + this */
 	uint64_t address;
 	struct {
@@ -145,6 +159,33 @@ struct unwind_kernel {
 	struct address_space space;
 	const struct unwind_source *source; /* of its code; frame pointers where it knows none */
 };
+
+/* A 64-bit program, or rather one address space, that was prepared. Read-only while stacks are
+ * unwound, from any number of threads. eh_frame_process.h makes one. */
+struct unwind_program {
+	uint64_t mm; /* what the kernel calls it: linear address of its struct mm_struct */
+	/* gpa of its page tables, mm->pgd: with page-table isolation those of the kernel. */
+	uint64_t root;
+	const struct unwind_source *source; /* of its code; frame pointers where it knows none */
+};
+
+/* The one of `count` programs, sorted by mm, that is `mm`; NULL: none. Hot. */
+static inline const struct unwind_program *
+unwind_program_find(const struct unwind_program *const *programs, unsigned count, uint64_t mm)
+{
+	unsigned low = 0;
+	unsigned high = count;
+
+	while (low < high) {
+		unsigned middle = (low + high) / 2;
+
+		if (programs[middle]->mm < mm)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < count && programs[low]->mm == mm ? programs[low] : NULL;
+}
 
 /* For sources: copies `size` bytes of this frame's address space; false: cannot be read. */
 static inline bool unwind_read(struct unwind_context *context, uint64_t address, void *buffer,

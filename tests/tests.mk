@@ -20,11 +20,14 @@ LAB_PROGRAMS := $(call programs,lab)
 WRAPPED_faults := calloc mmap mlock timer_create timer_settime sigaction syscall fcntl ioctl \
 	write ftruncate eventfd pthread_create
 
+# libdw is the truth about .eh_frame.
+LIBS_eh_frame_libdw := -ldw
+
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) $(WRAPPED_$*:%=-Wl,--wrap=%) -o $@ \
-		$(filter %.o,$^) $(filter %.a,$^) -lcriterion -lm $(LIBS)
+		$(filter %.o,$^) $(filter %.a,$^) -lcriterion -lm $(LIBS) $(LIBS_$*)
 
 # Command lines are parsed in tools/, which is in no library.
 $(BUILD)/tests/unit/record_options: $(BUILD)/obj/tools/record_options.o

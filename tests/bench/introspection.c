@@ -3,6 +3,7 @@
  * Machines differ, so each figure stands next to its ratio to a memcpy of the same run. The
  * kernel figures need build/images (tests/images/make-image.sh). */
 #include "base/cleanup.h"
+#include "guest-introspection/eh_frame_process.h"
 #include "guest-introspection/kallsyms.h"
 #include "guest-introspection/linux_kernel.h"
 #include "guest-introspection/unwind.h"
@@ -260,6 +261,101 @@ static void measure_stacks(const char *name, double copy)
 	image_kernel_close(&kernel);
 }
 
+/* The same of 64-bit programs with known call trees: with frame pointers only, then with the rules
+ * of their .eh_frame. */
+static void measure_programs(const char *name, double copy)
+{
+	static struct guest_cpu cpus[TASK_LIMIT];
+	static struct eh_frame_process *processes[TASK_LIMIT];
+	AUTO_FCLOSE FILE *file = NULL;
+	struct image_kernel kernel = {0};
+	const struct guest_memory *memory = &kernel.image.memory.memory;
+	struct error error = {0};
+	struct linux_files files;
+	struct linux_mappings mappings;
+	struct linux_page_cache cache;
+	struct eh_frame_files *rules = NULL;
+	double first = 0;
+	double prepare = 0;
+	unsigned count = 0;
+	char text[1024];
+	uint64_t pcs[128];
+
+	snprintf(text, sizeof(text), IMAGE_DIRECTORY "/%.99s/calltrees", name);
+	file = fopen(text, "re");
+	if (!file || !image_kernel_open(&kernel, name, &error))
+		return;
+	if (linux_files_init(memory, &kernel.kernel, &kernel.symbols, kernel.btf, &files, &error) !=
+		    GP_OK ||
+	    linux_mappings_init(&files, &kernel.symbols, kernel.btf, &mappings, &error) != GP_OK ||
+	    linux_page_cache_init(memory, &kernel.kernel, &kernel.symbols, kernel.btf, &cache,
+				  &error) != GP_OK ||
+	    eh_frame_files_create(&rules, &error) != GP_OK) {
+		printf("%s: %s\n", name, error.text);
+		image_kernel_close(&kernel);
+		return;
+	}
+	while (fgets(text, sizeof(text), file) && count < TASK_LIMIT) {
+		unsigned tid;
+		uint64_t task;
+		double start;
+
+		if (sscanf(text, "%*u %u", &tid) != 1 || strstr(text, " spin") ||
+		    !(task = image_find_task(&kernel, tid)) ||
+		    !image_task_registers(&kernel, task, &cpus[count]))
+			continue;
+		start = now();
+		if (eh_frame_process_create(
+			    rules, &mappings, &cache,
+			    image_word(&kernel, task + image_offset(&kernel, "task_struct", "mm"),
+				       8),
+			    &processes[count], &error) != GP_OK)
+			continue;
+		prepare += now() - start;
+		first = first > 0 ? first : now() - start;
+		count++;
+	}
+	for (unsigned with = 0; with < 2 && count > 0; with++) {
+		double times[ROUNDS];
+		uint64_t reads = 0;
+		unsigned user_frames = 0;
+		unsigned rooted = 0;
+
+		for (unsigned i = 0; i <= ROUNDS; i++) {
+			double start = now();
+
+			kernel.image.memory.reads = i == ROUNDS ? &reads : NULL;
+			for (unsigned k = 0; k < count; k++) {
+				struct unwind_stack found = guest_unwind_program(
+					memory, linux_stack_unwind_kernel(kernel.stack),
+					with ? eh_frame_process_program(processes[k]) : NULL,
+					&cpus[k], pcs, 128);
+
+				__asm__ volatile("" : : "r"(pcs) : "memory");
+				if (i < ROUNDS)
+					continue;
+				user_frames += found.count - found.user_frame;
+				rooted += found.end == STACK_END_ROOT;
+			}
+			if (i < ROUNDS)
+				times[i] = (now() - start) / count;
+		}
+		printf("%-14s programs %s: %.1f user frames, %3u of %u to the root: %5.0f ns a "
+		       "stack, %6.4f of copying 1 MiB, %.1f guest reads\n",
+		       name, with ? ".eh_frame      " : "frame pointers ",
+		       (double)user_frames / count, rooted, count, median(times, ROUNDS),
+		       median(times, ROUNDS) / copy, (double)reads / count);
+	}
+	if (count > 0)
+		printf("%-14s rules of the first process ready in %.2f ms, of one on average in "
+		       "%.2f ms\n",
+		       name, first / 1e6, prepare / count / 1e6);
+	for (unsigned k = 0; k < count; k++)
+		eh_frame_process_destroy(rules, processes[k]);
+	eh_frame_files_destroy(rules);
+	image_kernel_close(&kernel);
+}
+
 int main(void)
 {
 	double copy = measure_copy();
@@ -282,6 +378,10 @@ int main(void)
 	while ((entry = readdir(directory)))
 		if (entry->d_name[0] != '.')
 			measure_stacks(entry->d_name, copy);
+	rewinddir(directory);
+	while ((entry = readdir(directory)))
+		if (entry->d_name[0] != '.')
+			measure_programs(entry->d_name, copy);
 	closedir(directory);
 	return 0;
 }
