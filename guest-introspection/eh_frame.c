@@ -102,15 +102,19 @@ static bool is_first_cie(const struct eh_frame_bytes *bytes, size_t offset)
 static gp_status_t search(const struct file_source *source, const struct elf_image *image,
 			  struct part *out, size_t *start)
 {
-	for (unsigned i = 0; i < image->segment_count; i++) {
+	uint64_t left = SECTION_LIMIT;
+
+	for (unsigned i = 0; i < image->segment_count && left > 0; i++) {
 		const struct elf_segment *segment = &image->segments[i];
+		uint64_t length = segment->file_size < left ? segment->file_size : left;
 		struct part part;
 		gp_status_t status;
 
 		if (segment->writable || segment->file_size == 0)
 			continue;
+		left -= length;
 		status = part_read(source, segment->address, segment->offset,
-				   segment_end(image, segment->offset, SECTION_LIMIT), &part);
+				   segment->offset + length, &part);
 		if (status != GP_OK)
 			return status;
 		for (size_t at = 0; at + 4 <= part.view.size; at += 4) {

@@ -9,6 +9,10 @@
 
 #define FILE_LIMIT 1024u
 
+/* Files of one process that are looked for in its memory, too: each takes a walk over all of its
+ * mappings. */
+#define MEMORY_FILE_LIMIT 64u
+
 /* What tells one file from another. A number is given again after a file is gone; what it says of
  * itself then differs. */
 struct identity {
@@ -164,6 +168,7 @@ struct walk {
 	const struct linux_mappings *mappings;
 	uint64_t mm;
 	unsigned count;
+	unsigned memory_files;
 	bool cut;
 	struct linux_mapping *code; /* those of code, without names */
 	bool *is_vdso;
@@ -229,7 +234,7 @@ static struct file *file_of_source(struct eh_frame_files *files, const struct fi
 	return file;
 }
 
-static struct file *file_of_mapping(struct eh_frame_files *files, const struct walk *walk,
+static struct file *file_of_mapping(struct eh_frame_files *files, struct walk *walk,
 				    const struct linux_page_cache *cache,
 				    const struct address_space *space,
 				    const struct linux_mapping *mapping, bool is_vdso,
@@ -238,6 +243,7 @@ static struct file *file_of_mapping(struct eh_frame_files *files, const struct w
 	struct linux_cached_file cached;
 	struct user_memory memory;
 	struct file_layers layers;
+	struct file *file;
 
 	*missing = true;
 	if (is_vdso)
@@ -245,6 +251,10 @@ static struct file *file_of_mapping(struct eh_frame_files *files, const struct w
 			       ? file_of_source(files, &memory.source, mapping, bias, missing)
 			       : NULL;
 	linux_cached_file_init(&cached, cache, &mapping->file);
+	file = file_of_source(files, &cached.source, mapping, bias, missing);
+	if (!*missing || walk->memory_files == MEMORY_FILE_LIMIT)
+		return file;
+	walk->memory_files++;
 	user_memory_init(&memory, cache->memory, space);
 	linux_mappings_walk(walk->mappings, walk->mm, add_piece,
 			    &(struct same_file){.inode = mapping->file.inode, .memory = &memory});
@@ -264,7 +274,7 @@ void eh_frame_process_destroy(struct eh_frame_files *files, struct eh_frame_proc
 	make_room(files);
 }
 
-static void add_mappings(struct eh_frame_files *files, const struct walk *walk,
+static void add_mappings(struct eh_frame_files *files, struct walk *walk,
 			 const struct linux_page_cache *cache, const struct address_space *space,
 			 struct eh_frame_process *process)
 {

@@ -6,6 +6,7 @@
 #define ROW_LIMIT ((size_t)1 << 22)
 #define RULE_LIMIT 65535u
 #define BUCKETS ((size_t)1 << 17)
+#define PROBE_LIMIT 256u
 /* All of a browser's are some tens of megabytes. */
 #define INSTRUCTION_BUDGET ((size_t)64 << 20)
 
@@ -140,16 +141,22 @@ static uint16_t intern(struct eh_frame_builder *builder, const struct eh_frame_r
 	const uint8_t *bytes = (const uint8_t *)rule;
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 	size_t bucket;
+	unsigned probes = 0;
 
 	_Static_assert(sizeof(*rule) == 56, "compared as bytes: no padding with anything in it");
 	if (rule->kind == EH_FRAME_NO_RULE)
 		return 0;
 	for (size_t i = 0; i < sizeof(*rule); i++)
 		hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-	for (bucket = (size_t)(hash >> 40) % BUCKETS; builder->buckets[bucket];
-	     bucket = (bucket + 1) % BUCKETS)
+	bucket = (size_t)(hash >> 40) % BUCKETS;
+	while (builder->buckets[bucket]) {
 		if (memcmp(&builder->rules[builder->buckets[bucket]], rule, sizeof(*rule)) == 0)
 			return builder->buckets[bucket];
+		/* Rules made to collide are done without. */
+		if (++probes == PROBE_LIMIT)
+			return 0;
+		bucket = (bucket + 1) % BUCKETS;
+	}
 	if (builder->rule_count == RULE_LIMIT)
 		return 0;
 	if (builder->rule_count == builder->rule_capacity) {
