@@ -645,3 +645,53 @@ Test(user_namer, more_than_it_takes_is_left_out_and_costs_bounded_memory, .timeo
 	trace_close(&trace);
 	close_image();
 }
+
+/* A guest that writes anything anywhere into what is read of a process costs names, nothing else.
+ */
+Test(user_namer, forged_processes_cost_bounded_time, .timeout = 120)
+{
+	uint64_t random = 88172645463325252, tree, now, seen = 0;
+	struct timespec begin, end;
+	struct truth truth;
+
+	open_any();
+	truth = one_frame();
+	tree = peek(truth.thread.mm + view->mappings.mm_tree) & ~UINT64_C(0xff);
+	for (int round = 0; round < 300; round++) {
+		uint64_t at[8], before[8];
+
+		for (int i = 0; i < 8; i++) {
+			random ^= random << 13;
+			random ^= random >> 7;
+			random ^= random << 17;
+			at[i] = i < 2   ? truth.thread.mm + random % 128 * 8
+				: i < 4 ? truth.thread.task + random % 512 * 8
+					: tree + random % 32 * 8;
+			before[i] = peek(at[i]);
+			forge(at[i], round % 3   ? random
+				     : round % 2 ? peek(tree + random % 32 * 8)
+						 : tree + random % 16);
+		}
+		now = boot_time_ns();
+		clock_gettime(CLOCK_MONOTONIC, &begin);
+		/* As another generation each time, so that it is looked at at once. */
+		user_namer_see_name(namer, (uint64_t)truth.thread.pid, (const char *)&random, 8);
+		seen += see(&truth.thread, now, truth.address + (uint64_t)round);
+		look();
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		cr_assert_lt(end.tv_sec - begin.tv_sec, 5);
+		for (int i = 7; i >= 0; i--)
+			forge(at[i], before[i]);
+	}
+	cr_assert_gt(seen, 200);
+	read_back();
+	trace_close(&trace);
+	/* And then it is as before. */
+	named_count = 0;
+	user_namer_see_name(namer, (uint64_t)truth.thread.pid, "whole", 5);
+	now = boot_time_ns();
+	see(&truth.thread, now, truth.address);
+	look();
+	cr_assert_eq(named_count, 1);
+	close_image();
+}
