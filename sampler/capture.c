@@ -95,10 +95,28 @@ static void identify(unsigned vcpu, struct stop *stop)
 	if (!knowledge || !knowledge->tasks_known || vcpu >= knowledge->vcpu_count)
 		return;
 	translation_cache_clear(&stop->cache);
-	stop->task_known =
-		linux_task_current(&knowledge->tasks, stop->memory, &stop->cache, stop->cpu,
-				   &knowledge->remembered[vcpu], &stop->task) == LINUX_TASK_FOUND &&
-		stop->task.check != LINUX_TASK_CONTRADICTED;
+	stop->task_known = linux_task_current(&knowledge->tasks, stop->memory, &stop->cache,
+					      stop->cpu, &knowledge->vcpus[vcpu].remembered,
+					      &stop->task) == LINUX_TASK_FOUND &&
+			   stop->task.check != LINUX_TASK_CONTRADICTED;
+}
+
+/* The stack, by whatever rules are known. A program without any, or whose rules did not suffice, is
+ * asked for. */
+static void walk(unsigned vcpu, unsigned depth, struct stop *stop)
+{
+	struct guest_knowledge *knowledge = stop->knowledge;
+	uint64_t mm = stop->task_known ? stop->task.mm : 0;
+	const struct unwind_program *program = NULL;
+
+	if (mm)
+		program = unwind_program_find(knowledge->programs, knowledge->program_count, mm);
+	stop->stack = guest_unwind_program(stop->memory, knowledge ? knowledge->unwind : NULL,
+					   program, stop->cpu, stop->pcs, depth);
+	if (mm && stop->stack.user_frame < stop->stack.count &&
+	    (!program ||
+	     (stop->stack.end != STACK_END_ROOT && stop->stack.end != STACK_END_DEPTH_LIMIT)))
+		atomic_store_explicit(&knowledge->vcpus[vcpu].wanted, mm, memory_order_relaxed);
 }
 
 static void look(struct sampler_target *target, unsigned vcpu, unsigned depth, struct stop *stop)
@@ -114,9 +132,7 @@ static void look(struct sampler_target *target, unsigned vcpu, unsigned depth, s
 	if (stop->state == SAMPLER_VCPU_RUNNING) {
 		stop->mode = cpu->cpl == 3 ? FXT_MODE_GUEST_USER : FXT_MODE_GUEST_KERNEL;
 		identify(vcpu, stop);
-		stop->stack =
-			guest_unwind(stop->memory, stop->knowledge ? stop->knowledge->unwind : NULL,
-				     cpu, stop->pcs, depth);
+		walk(vcpu, depth, stop);
 		return;
 	}
 	if (stop->state == SAMPLER_VCPU_HALTED)
@@ -412,7 +428,8 @@ static void capture_session(struct sampler_vcpu *vcpu, struct stop *stop)
 			sample.process = (uint32_t)stop->task.pid;
 			sample.thread = (uint32_t)stop->task.tid;
 		}
-		if (stop->mode == FXT_MODE_GUEST_KERNEL &&
+		/* Whose frames they are says the mode of a vCPU in user mode, if it is told. */
+		if (sample.mode != FXT_MODE_GUEST_USER &&
 		    stop->stack.user_frame < stop->stack.count &&
 		    stop->stack.user_frame <= max_depth) {
 			sample.flags |= FXT_SAMPLE_KERNEL_FRAMES;

@@ -70,6 +70,7 @@ void guest_view_destroy(struct guest_view *view)
 	if (atomic_load(&view->target->view) == view)
 		knowledge_destroy(atomic_exchange(&view->target->knowledge, NULL));
 	linux_stack_destroy(view->base);
+	program_rules_deinit(&view->programs);
 	symbol_table_deinit(&view->symbols);
 	modules_clear(&view->modules);
 	modules_clear(&view->modules_before);
@@ -88,7 +89,10 @@ static void publish(struct guest_view *view, struct guest_knowledge *next)
 		return;
 	while (atomic_load(&view->target->capturing))
 		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+	if (next && next->stack == before->stack)
+		before->stack = NULL; /* handed on */
 	knowledge_destroy(before);
+	program_rules_free_retired(&view->programs);
 }
 
 /* The kernel. */
@@ -249,11 +253,25 @@ static struct linux_stack *replace_base(struct guest_view *view)
 	return before;
 }
 
+/* Room for what capture uses, filled in but for the kernel's stacks. */
+static struct guest_knowledge *make_knowledge(const struct guest_view *view)
+{
+	struct guest_knowledge *made =
+		calloc(1, sizeof(*made) + view->vcpu_count * sizeof(*made->vcpus));
+
+	if (!made)
+		return NULL;
+	made->vcpu_count = view->vcpu_count;
+	made->tasks_known = view->tasks_known;
+	made->tasks = view->tasks;
+	made->program_count = program_rules_list(&view->programs, made->programs);
+	return made;
+}
+
 /* Makes and publishes what capture uses. */
 static void publish_knowledge(struct guest_view *view)
 {
-	struct guest_knowledge *next =
-		calloc(1, sizeof(*next) + view->vcpu_count * sizeof(*next->remembered));
+	struct guest_knowledge *next = make_knowledge(view);
 	struct error error = {0};
 
 	/* Nothing rather than what is built upon a base that goes. */
@@ -261,9 +279,6 @@ static void publish_knowledge(struct guest_view *view)
 		publish(view, NULL);
 		return;
 	}
-	next->vcpu_count = view->vcpu_count;
-	next->tasks_known = view->tasks_known;
-	next->tasks = view->tasks;
 	if (view->base)
 		linux_stack_create_from(view->base, &next->stack, &error);
 	for (size_t i = 0; next->stack && view->modules.known && i < view->modules.list.count;
@@ -282,6 +297,33 @@ static void publish_knowledge(struct guest_view *view)
 				       &error);
 	}
 	next->unwind = next->stack ? linux_stack_unwind_kernel(next->stack) : NULL;
+	publish(view, next);
+}
+
+/* Prepares the programs that captures have asked for. What they know of the kernel stays. */
+static void learn_programs(struct guest_view *view)
+{
+	struct guest_knowledge *known = atomic_load(&view->target->knowledge), *next;
+	struct linux_mappings mappings = view->mappings;
+	bool changed = false;
+
+	if (!known || !view->programs_known || !view->settled)
+		return;
+	mappings.files = &view->files;
+	for (unsigned i = 0; i < known->vcpu_count; i++) {
+		uint64_t mm = atomic_exchange(&known->vcpus[i].wanted, 0);
+
+		if (mm && program_rules_want(&view->programs, &mappings, &view->cache, mm,
+					     monotonic_ns()))
+			changed = true;
+	}
+	if (!changed)
+		return;
+	next = make_knowledge(view);
+	if (next) {
+		next->stack = known->stack;
+		next->unwind = known->unwind;
+	}
 	publish(view, next);
 }
 
@@ -366,6 +408,7 @@ gp_status_t guest_view_learn(struct guest_view *view, const struct guest_cpu *cp
 		publish_knowledge(view);
 	/* What was published from it is gone. */
 	linux_stack_destroy(before);
+	learn_programs(view);
 out:
 	pthread_mutex_unlock(&view->learning);
 	return missing(view, error);

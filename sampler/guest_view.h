@@ -24,6 +24,7 @@
 #include "guest-introspection/linux_stack.h"
 #include "guest-introspection/linux_task.h"
 #include "guest-introspection/symbol_table.h"
+#include "sampler/program_rules.h"
 #include "sampler/target.h"
 
 #include <pthread.h>
@@ -31,15 +32,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What capture uses. Read-only but for `remembered`, whose entries belong to one vCPU's tick thread
- * each. */
+/* A vCPU's own part of the knowledge, for its tick thread. */
+struct guest_knowledge_vcpu {
+	struct linux_task_cpu remembered;
+	/* An mm whose program's stacks need rules, for the learner to take; 0: none. */
+	_Atomic uint64_t wanted;
+};
+
+/* What capture uses. Read-only but for `vcpus`. */
 struct guest_knowledge {
 	struct linux_stack *stack; /* NULL: frame pointers only */
 	const struct unwind_kernel *unwind;
 	bool tasks_known;
 	struct linux_task_layout tasks;
+	const struct unwind_program *programs[PROGRAM_RULES_MAX]; /* sorted by mm */
+	unsigned program_count;
 	unsigned vcpu_count;
-	struct linux_task_cpu remembered[]; /* by vCPU */
+	struct guest_knowledge_vcpu vcpus[];
 };
 
 /* Modules as they were at one time. */
@@ -69,6 +78,7 @@ struct guest_view {
 	bool settled; /* boot does not change any more what was learned */
 	struct linux_task_layout tasks;
 	struct linux_module_layout module_layout;
+	struct program_rules programs;
 	struct linux_stack *base; /* without modules: what the published ones are made from */
 
 	/* Held for a short time to look at or to exchange what follows: guest_view_lock(). */
