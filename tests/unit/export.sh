@@ -75,7 +75,7 @@ result "fuchsia is a whole trace of no samples of ours" sh -c \
 
 if command -v node >/dev/null; then
 	"$guestprof" report -n 0 --json tasks.fxt >report.json
-	for format in json fuchsia firefox; do
+	for format in json fuchsia perfetto firefox; do
 		export_to $format out
 		[ $format != firefox ] || gzip -dc <out >out.unzipped
 		[ ! -e out.unzipped ] || mv out.unzipped out
@@ -86,7 +86,7 @@ if command -v node >/dev/null; then
 		const names = JSON.parse(fs.readFileSync("by-vcpu")).profiles.map(profile => profile.name)
 		if (names.join() !== "vCPU 0,vCPU 1") throw names'
 else
-	skip "json, fuchsia and firefox agree with the report" "no node (Debian package nodejs)"
+	skip "json, fuchsia, perfetto and firefox agree with the report" "no node (Debian package nodejs)"
 fi
 
 if ! command -v node >/dev/null; then
@@ -140,6 +140,9 @@ if command -v protoc >/dev/null; then
 	# Nothing left undecoded, and one field 2 for each distinct stack of each thread.
 	stacks=$("$guestprof" export folded tasks.fxt | wc -l)
 	result "pprof, decoded by protoc" [ "$(grep -c '^2 {' raw)" = "$stacks" ]
+	export_to perfetto out
+	protoc --decode_raw <out >raw 2>log
+	result "perfetto, decoded by protoc" [ "$(grep -c '^  66 {' raw)" = 166 ] # and one for what was lost
 else
 	skip "pprof, decoded by protoc" "no protoc (Debian package protobuf-compiler)"
 fi
@@ -165,13 +168,15 @@ fails 2 "an unknown subject" "--by process" "$guestprof" export speedscope --by 
 fails 1 "a foreign file" "$golden/kallsyms-6.1.txt" "$guestprof" export folded -o none "$golden/kallsyms-6.1.txt"
 result "leaves no output" [ ! -e none ]
 fails 1 "a folder that is not there" "none/out" "$guestprof" export folded -o none/out tasks.fxt
-for format in folded perf speedscope firefox pprof fuchsia json; do
+for format in folded perf speedscope firefox pprof perfetto fuchsia json; do
 	fails 1 "$format on a full disk" "No space left" "$guestprof" export $format -o /dev/full tasks.fxt
 done
 fails 1 "standard output on a full disk" "No space left" sh -c \
 	"'$guestprof' export json tasks.fxt >/dev/full"
-fails 1 "a closed pipe" "Broken pipe" sh -c "{ '$guestprof' export json tasks.fxt; echo \$? >code; } | :
-	exit \$(cat code)"
+mkfifo pipe
+exec 3<>pipe 4>pipe 3<&- # its only reader is gone
+fails 1 "a closed pipe" "Broken pipe" sh -c "'$guestprof' export json tasks.fxt >&4"
+exec 4>&-
 
 mkdir small
 if mount -t tmpfs -o size=16k tmpfs small 2>/dev/null; then
