@@ -110,7 +110,10 @@ else
 	# Its commands talk to a process of its own that "load" starts, within half a second or not at all.
 	cli=$npm/node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js
 	export_to firefox out.json.gz
-	timeout 30 node "$cli" load out.json.gz >log 2>&1 || timeout 30 node "$cli" load out.json.gz >log 2>&1
+	loaded=
+	for _ in 1 2 3 4; do
+		timeout 30 node "$cli" load out.json.gz >log 2>&1 && loaded=1 && break
+	done
 	firefox() {
 		timeout 30 node "$cli" thread list >list &&
 			thread=$(awk '/make/ { sub(/^\* */, ""); print $1 }' list) &&
@@ -118,7 +121,11 @@ else
 			grep -q 'compute - self: 40 ' functions && grep -q 'ext4_read - self: 20 ' functions &&
 			grep -q 'main - self: 0 .*total: 60 ' functions
 	}
-	result "firefox, read by the Firefox profiler, has the report's figures" firefox
+	if [ -z "$loaded" ] && grep -q 'did not become ready' log; then
+		skip "firefox, read by the Firefox profiler" "this machine is too busy for its half second"
+	else
+		result "firefox, read by the Firefox profiler, has the report's figures" firefox
+	fi
 	cat list functions >>log 2>/dev/null
 	timeout 30 node "$cli" stop --all >/dev/null 2>&1
 fi
