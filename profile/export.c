@@ -7,8 +7,9 @@
 #define USUAL_PERIOD_NS 1000000
 
 const struct export_format *const export_formats[] = {
-	&export_folded, &export_perf,    &export_speedscope, &export_firefox,
-	&export_pprof,  &export_fuchsia, &export_json,       NULL,
+	&export_folded,  &export_perf,  &export_speedscope,
+	&export_firefox, &export_pprof, &export_perfetto,
+	&export_fuchsia, &export_json,  NULL,
 };
 
 const struct export_format *export_find_format(const char *name)

@@ -82,6 +82,6 @@ const char *export_object_name(const struct frame *frame);
 uint64_t export_period_ns(const struct export *export);
 
 extern const struct export_format export_folded, export_perf, export_speedscope, export_firefox,
-	export_pprof, export_fuchsia, export_json;
+	export_pprof, export_perfetto, export_fuchsia, export_json;
 
 #endif

@@ -3,27 +3,19 @@
  * sample that stands for several is written as often. A record holds 255 frames; what is deeper
  * loses its outermost ones. Addresses stay addresses: nobody else's symbols are written. */
 #include "profile/export.h"
+#include "profile/export/names.h"
 
 #include "base/container.h"
 #include "fxt/writer.h"
 
 #include <stdlib.h>
 
-#define NAMES 4096 /* a power of two */
-#define WORDS 512  /* more than any record here */
-
-/* The names that were written last, by id: one that had to make room is written again. */
-struct written {
-	bool known;
-	uint64_t id;
-	uint64_t process;
-	char name[128];
-};
+#define WORDS 512 /* more than any record here */
 
 struct fuchsia {
 	uint64_t words[WORDS];
-	struct written processes[NAMES];
-	struct written threads[NAMES];
+	struct export_names processes;
+	struct export_names threads;
 };
 
 static void put(struct export *export, size_t words)
@@ -44,28 +36,14 @@ static gp_status_t begin(struct export *export, struct error *error)
 	return GP_OK;
 }
 
-static bool is_new(struct written *names, uint64_t id, uint64_t process, const char *name)
-{
-	struct written *written = &names[id % NAMES];
-
-	if (written->known && written->id == id && written->process == process &&
-	    !strcmp(written->name, name))
-		return false;
-	written->known = true;
-	written->id = id;
-	written->process = process;
-	snprintf(written->name, sizeof(written->name), "%s", name);
-	return true;
-}
-
 static void put_names(struct export *export, const struct export_task *task)
 {
 	struct fuchsia *fuchsia = export->state;
 
-	if (is_new(fuchsia->processes, task->process, 0, task->process_name))
+	if (export_name_is_new(&fuchsia->processes, task->process, 0, task->process_name))
 		put(export, fxt_encode_process_name(task->process, fxt_text(task->process_name),
 						    fuchsia->words, WORDS));
-	if (is_new(fuchsia->threads, task->thread, task->process, task->thread_name))
+	if (export_name_is_new(&fuchsia->threads, task->thread, task->process, task->thread_name))
 		put(export,
 		    fxt_encode_thread_name(task->process, task->thread, fxt_text(task->thread_name),
 					   fuchsia->words, WORDS));

@@ -75,7 +75,7 @@ result "fuchsia is a whole trace of no samples of ours" sh -c \
 
 if command -v node >/dev/null; then
 	"$guestprof" report -n 0 --json tasks.fxt >report.json
-	for format in json fuchsia firefox; do
+	for format in json fuchsia perfetto firefox; do
 		export_to $format out
 		[ $format != firefox ] || gzip -dc <out >out.unzipped
 		[ ! -e out.unzipped ] || mv out.unzipped out
@@ -86,7 +86,7 @@ if command -v node >/dev/null; then
 		const names = JSON.parse(fs.readFileSync("by-vcpu")).profiles.map(profile => profile.name)
 		if (names.join() !== "vCPU 0,vCPU 1") throw names'
 else
-	skip "json, fuchsia and firefox agree with the report" "no node (Debian package nodejs)"
+	skip "json, fuchsia, perfetto and firefox agree with the report" "no node (Debian package nodejs)"
 fi
 
 if ! command -v node >/dev/null; then
@@ -110,7 +110,10 @@ else
 	# Its commands talk to a process of its own that "load" starts, within half a second or not at all.
 	cli=$npm/node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js
 	export_to firefox out.json.gz
-	timeout 30 node "$cli" load out.json.gz >log 2>&1 || timeout 30 node "$cli" load out.json.gz >log 2>&1
+	loaded=
+	for _ in 1 2 3 4; do
+		timeout 30 node "$cli" load out.json.gz >log 2>&1 && loaded=1 && break
+	done
 	firefox() {
 		timeout 30 node "$cli" thread list >list &&
 			thread=$(awk '/make/ { sub(/^\* */, ""); print $1 }' list) &&
@@ -118,7 +121,11 @@ else
 			grep -q 'compute - self: 40 ' functions && grep -q 'ext4_read - self: 20 ' functions &&
 			grep -q 'main - self: 0 .*total: 60 ' functions
 	}
-	result "firefox, read by the Firefox profiler, has the report's figures" firefox
+	if [ -z "$loaded" ] && grep -q 'did not become ready' log; then
+		skip "firefox, read by the Firefox profiler" "this machine is too busy for its half second"
+	else
+		result "firefox, read by the Firefox profiler, has the report's figures" firefox
+	fi
 	cat list functions >>log 2>/dev/null
 	timeout 30 node "$cli" stop --all >/dev/null 2>&1
 fi
@@ -140,6 +147,9 @@ if command -v protoc >/dev/null; then
 	# Nothing left undecoded, and one field 2 for each distinct stack of each thread.
 	stacks=$("$guestprof" export folded tasks.fxt | wc -l)
 	result "pprof, decoded by protoc" [ "$(grep -c '^2 {' raw)" = "$stacks" ]
+	export_to perfetto out
+	protoc --decode_raw <out >raw 2>log
+	result "perfetto, decoded by protoc" [ "$(grep -c '^  66 {' raw)" = 166 ] # and one for what was lost
 else
 	skip "pprof, decoded by protoc" "no protoc (Debian package protobuf-compiler)"
 fi
@@ -165,13 +175,15 @@ fails 2 "an unknown subject" "--by process" "$guestprof" export speedscope --by 
 fails 1 "a foreign file" "$golden/kallsyms-6.1.txt" "$guestprof" export folded -o none "$golden/kallsyms-6.1.txt"
 result "leaves no output" [ ! -e none ]
 fails 1 "a folder that is not there" "none/out" "$guestprof" export folded -o none/out tasks.fxt
-for format in folded perf speedscope firefox pprof fuchsia json; do
+for format in folded perf speedscope firefox pprof perfetto fuchsia json; do
 	fails 1 "$format on a full disk" "No space left" "$guestprof" export $format -o /dev/full tasks.fxt
 done
 fails 1 "standard output on a full disk" "No space left" sh -c \
 	"'$guestprof' export json tasks.fxt >/dev/full"
-fails 1 "a closed pipe" "Broken pipe" sh -c "{ '$guestprof' export json tasks.fxt; echo \$? >code; } | :
-	exit \$(cat code)"
+mkfifo pipe
+exec 3<>pipe 4>pipe 3<&- # its only reader is gone
+fails 1 "a closed pipe" "Broken pipe" sh -c "'$guestprof' export json tasks.fxt >&4"
+exec 4>&-
 
 mkdir small
 if mount -t tmpfs -o size=16k tmpfs small 2>/dev/null; then

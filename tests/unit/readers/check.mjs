@@ -4,7 +4,7 @@
 //
 // REPORT is the output of `guestprof report -n 0 --json`. WHAT is: json (the lines), fuchsia (the
 // file, decoded here from docs/trace-format.md), speedscope or pprof (EXPORT is what readers/speedscope.mjs
-// printed), perf (likewise; names and threads only, as that reader takes times, not periods), firefox
+// printed), perfetto (the file, decoded here), perf (likewise; names and threads only, as that reader takes times, not periods), firefox
 // (the file, unzipped), or pprof-top (what `go tool pprof -top` printed). Prints nothing when all is
 // well.
 import fs from 'node:fs'
@@ -61,6 +61,36 @@ function backtraces(bytes) {
 	return {count, lost, names}
 }
 
+// The fields of a protocol buffer message: [number, value] with bytes for what has a length.
+function* fields(bytes) {
+	let at = 0
+	const varint = () => {
+		let value = 0n
+		for (let shift = 0n;; shift += 7n) {
+			const byte = bytes[at++]
+			value |= BigInt(byte & 0x7f) << shift
+			if (byte < 0x80) return value
+		}
+	}
+	while (at < bytes.length) {
+		const tag = Number(varint())
+		assert.ok([0, 2].includes(tag & 7))
+		let value = varint()
+		if ((tag & 7) === 2) {
+			const size = Number(value)
+			assert.ok(at + size <= bytes.length)
+			value = bytes.subarray(at, at + size)
+			at += size
+		}
+		yield [tag >> 3, value]
+	}
+}
+const message = bytes => {
+	const found = {}
+	for (const [number, value] of fields(bytes)) (found[number] ??= []).push(value)
+	return found
+}
+
 switch (what) {
 case 'json': {
 	const lines = text().trimEnd().split('\n').map(line => JSON.parse(line))
@@ -91,6 +121,37 @@ case 'fuchsia': {
 	assert.equal(found.count, report.running)
 	assert.equal(found.lost > 0, report.dropped > 0)
 	assert.ok(found.names >= 4)
+	break
+}
+case 'perfetto': {
+	const names = new Map(), frames = new Map(), stacks = new Map(), threads = new Map(), self = {}
+	let ticks = 0, lost = 0, last = 0n
+	for (const [number, bytes] of fields(fs.readFileSync(exportFile))) {
+		assert.equal(number, 1)
+		const packet = message(bytes)
+		for (const interned of (packet[12] ?? []).map(message)) {
+			for (const name of (interned[5] ?? []).map(message)) names.set(name[1][0], name[2][0].toString())
+			for (const frame of (interned[6] ?? []).map(message)) frames.set(frame[1][0], names.get(frame[2][0]))
+			for (const stack of (interned[7] ?? []).map(message)) stacks.set(stack[1][0], frames.get(stack[2].at(-1)))
+		}
+		for (const tree of (packet[2] ?? []).map(message))
+			for (const thread of (tree[2] ?? []).map(message)) threads.set(thread[1]?.[0] ?? 0n, thread[2][0].toString())
+		for (const sample of (packet[66] ?? []).map(message)) {
+			assert.ok(packet[8][0] >= last, 'in order of time')
+			last = packet[8][0]
+			if (sample[17]) {
+				lost += Number(sample[17][0])
+				continue
+			}
+			const leaf = stacks.get(sample[4][0])
+			assert.ok(leaf && threads.has(sample[3]?.[0] ?? 0n))
+			self[leaf] = (self[leaf] ?? 0) + 1
+			ticks++
+		}
+	}
+	assert.equal(ticks, report.running)
+	assert.equal(lost, report.dropped)
+	assertSelf(self, 1)
 	break
 }
 case 'speedscope':
