@@ -33,12 +33,13 @@
 #define FXT_GUEST_TEXT_BASE "text_base" /* where its kernel's code begins */
 
 /* Arguments of `vcpu_totals`, and, but for the first, of `session_end` summed over all vCPUs.
- * ticks = stacks + partials + dropped. */
+ * ticks = stacks + partials + dropped + filtered. */
 #define FXT_TOTALS_VCPU "vcpu"
 #define FXT_TOTALS_TICKS "ticks"       /* ticks that fired */
 #define FXT_TOTALS_STACKS "stacks"     /* of them: full samples in the file */
 #define FXT_TOTALS_PARTIALS "partials" /* of them: partial samples in the file */
 #define FXT_TOTALS_DROPPED "dropped"   /* of them: lost, counted in drop records */
+#define FXT_TOTALS_FILTERED "filtered" /* of them: of tasks that the session left out */
 
 /* Arguments of `session_end`. */
 #define FXT_SESSION_END_REASON "reason" /* string: "powered off", "timed out" ... */

@@ -433,6 +433,7 @@ static void write_totals(struct recorder *recorder, const char *end_reason,
 			fxt_argument_u64(FXT_TOTALS_STACKS, totals.full),
 			fxt_argument_u64(FXT_TOTALS_PARTIALS, totals.partial),
 			fxt_argument_u64(FXT_TOTALS_DROPPED, totals.dropped),
+			fxt_argument_u64(FXT_TOTALS_FILTERED, totals.filtered),
 		};
 
 		write_metadata(recorder, FXT_VCPU_TOTALS, fxt_vcpu_thread(i), arguments,
@@ -449,6 +450,7 @@ static void write_totals(struct recorder *recorder, const char *end_reason,
 		fxt_argument_u64(FXT_TOTALS_STACKS, summary->totals.full),
 		fxt_argument_u64(FXT_TOTALS_PARTIALS, summary->totals.partial),
 		fxt_argument_u64(FXT_TOTALS_DROPPED, summary->totals.dropped),
+		fxt_argument_u64(FXT_TOTALS_FILTERED, summary->totals.filtered),
 	};
 
 	write_metadata(recorder, FXT_SESSION_END, FXT_VCPU_PROCESS, arguments,

@@ -14,7 +14,7 @@ VMLINUZ=$(realpath "${1:?kernel}")
 readonly VMLINUZ STOPS=${2:-300} SEED=${3:-1} APPEND=${4:-pti=on}
 
 cd "$(dirname "$0")/../.."
-readonly PROGRAM=$PWD/build/tests/images/live_stacks
+PROGRAM=$PWD/build/tests/images/live_stacks
 [ -x "$PROGRAM" ] || { echo "live-stacks.sh: $PROGRAM is missing: make build/tests/images/live_stacks" >&2; exit 2; }
 WORK=$(mktemp -d /dev/shm/live-stacks.XXXXXX)
 QEMU=
