@@ -269,7 +269,7 @@ trace_is_whole SIGTERM TERM
 is "every thread is confined" \
 	"$(awk '/^confined:/ { print $(NF - 2), $(NF - 1), $NF }' "$work/signals.text" | sort | uniq -c |
 		sed 's/^ *//')" \
-	"4 0000000000000000 1 2" signals
+	"5 0000000000000000 1 2" signals
 is "Ctrl-A x on a terminal" "$(cat "$work/terminal-code" 2>/dev/null)" 15 terminal
 is "which is as it was before" "$(cat "$work/terminal-after" 2>/dev/null)" \
 	"$(cat "$work/terminal-before" 2>/dev/null || echo none)" terminal

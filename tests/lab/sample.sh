@@ -33,7 +33,7 @@ for name in 6.1 6.12 6.1-cloud 6.12-cloud; do
 	job $line "$name" <<-JOB
 		boot -F 250 -o $name.fxt -k \$kernels/$name/vmlinuz -i \$initrds/$name -c $vcpus -m 512M \
 			-d kallsyms-$name --symbols $symbols \
-			-p "console=ttyS0 quiet panic=-1 guestprof.cmd=demo,kallsyms guestprof.arg=80"
+			-p "console=ttyS0 quiet panic=-1 guestprof.cmd=demo,kallsyms guestprof.arg=60"
 		code=\$?
 		"\$guestprof" report -n 0 $name.fxt >$name.report
 		exit \$code
