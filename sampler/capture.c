@@ -26,6 +26,7 @@ struct stop {
 	struct guest_knowledge *knowledge; /* NULL: nothing is known of the guest's kernel (yet) */
 	struct translation_cache cache;    /* of its own page tables */
 	bool task_known;                   /* which task runs, without doubt */
+	bool other_tables;                 /* the page tables in use are another task's */
 	struct linux_task task;
 	uint64_t pcs[GP_SAMPLER_DEPTH_MAX];
 };
@@ -91,14 +92,14 @@ static void identify(unsigned vcpu, struct stop *stop)
 {
 	struct guest_knowledge *knowledge = stop->knowledge;
 
-	stop->task_known = false;
 	if (!knowledge || !knowledge->tasks_known || vcpu >= knowledge->vcpu_count)
 		return;
 	translation_cache_clear(&stop->cache);
-	stop->task_known = linux_task_current(&knowledge->tasks, stop->memory, &stop->cache,
-					      stop->cpu, &knowledge->vcpus[vcpu].remembered,
-					      &stop->task) == LINUX_TASK_FOUND &&
-			   stop->task.check != LINUX_TASK_CONTRADICTED;
+	if (linux_task_current(&knowledge->tasks, stop->memory, &stop->cache, stop->cpu,
+			       &knowledge->vcpus[vcpu].remembered, &stop->task) != LINUX_TASK_FOUND)
+		return;
+	stop->other_tables = stop->task.check == LINUX_TASK_CONTRADICTED;
+	stop->task_known = !stop->other_tables || stop->task.own_stack;
 }
 
 /* The stack, by whatever rules are known. A program without any, or whose rules did not suffice, is
@@ -113,6 +114,12 @@ static void walk(unsigned vcpu, unsigned depth, struct stop *stop)
 		program = unwind_program_find(knowledge->programs, knowledge->program_count, mm);
 	stop->stack = guest_unwind_program(stop->memory, knowledge ? knowledge->unwind : NULL,
 					   program, stop->cpu, stop->pcs, depth);
+	/* The program's frames were read through somebody else's tables. */
+	if (stop->other_tables && stop->stack.user_frame > 0 &&
+	    stop->stack.user_frame < stop->stack.count) {
+		stop->stack.count = stop->stack.user_frame;
+		stop->stack.end = STACK_END_NO_RULE;
+	}
 	if (mm && stop->stack.user_frame < stop->stack.count &&
 	    (!program ||
 	     (stop->stack.end != STACK_END_ROOT && stop->stack.end != STACK_END_DEPTH_LIMIT)))
@@ -124,8 +131,9 @@ static void look(struct sampler_target *target, unsigned vcpu, unsigned depth, s
 	const struct guest_cpu *cpu = stop->cpu;
 
 	stop->state = SAMPLER_VCPU_RUNNING;
-	stop->knowledge = atomic_load_explicit(&target->knowledge, memory_order_acquire);
-	stop->task_known = false;
+	/* After entering, in the one order that publish() relies on. */
+	stop->knowledge = atomic_load(&target->knowledge);
+	stop->task_known = stop->other_tables = false;
 	stop->addressing = addressing_value(cpu);
 	if (target->ops->vcpu_state && may_be_idle(cpu, stop->memory))
 		stop->state = target->ops->vcpu_state(target, vcpu);
