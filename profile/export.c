@@ -2,6 +2,7 @@
 
 #include "profile/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define USUAL_PERIOD_NS 1000000
@@ -95,6 +96,21 @@ void export_find_task(const struct export *export, const struct fxt_sample *samp
 	else
 		snprintf(task->thread_name, sizeof(task->thread_name), "vCPU %llu",
 			 (unsigned long long)sample->vcpu);
+}
+
+gp_status_t export_begin_tree(struct export *export, struct error *error)
+{
+	struct call_tree *tree = calloc(1, sizeof(*tree));
+	gp_status_t status;
+
+	if (!tree)
+		return error_set(error, GP_ERR_NO_MEMORY, "no memory");
+	status = call_tree_init(tree, error);
+	if (status)
+		free(tree);
+	else
+		export->state = tree;
+	return status;
 }
 
 size_t export_path(struct export *export, const struct fxt_sample *sample,

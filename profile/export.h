@@ -74,6 +74,10 @@ void export_find_task(const struct export *export, const struct fxt_sample *samp
 size_t export_path(struct export *export, const struct fxt_sample *sample,
 		   uint32_t path[FXT_SAMPLE_DEPTH_MAX]);
 
+/* The beginning of a format that folds: export->state is an empty call tree, to be deinited and
+ * freed by its end. GP_ERR_NO_MEMORY. */
+gp_status_t export_begin_tree(struct export *export, struct error *error);
+
 /* Where a frame's code comes from, as other tools name files, without blanks: "[kernel.kallsyms]"
  * ... */
 const char *export_object_name(const struct frame *frame);

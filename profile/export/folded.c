@@ -7,21 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static gp_status_t begin(struct export *export, struct error *error)
-{
-	struct call_tree *tree = calloc(1, sizeof(*tree));
-	gp_status_t status;
-
-	if (!tree)
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory");
-	status = call_tree_init(tree, error);
-	if (status)
-		free(tree);
-	else
-		export->state = tree;
-	return status;
-}
-
 static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
 			      struct error *error)
 {
@@ -83,7 +68,7 @@ static void release(struct export *export)
 const struct export_format export_folded = {
 	.name = "folded",
 	.summary = "one line for each stack, for FlameGraph's scripts",
-	.begin = begin,
+	.begin = export_begin_tree,
 	.sample = add_sample,
 	.end = end,
 	.release = release,

@@ -63,21 +63,6 @@ enum {
 
 #define OWNER_FRAMES 2 /* process and thread stand in front of each stack */
 
-static gp_status_t begin(struct export *export, struct error *error)
-{
-	struct call_tree *tree = calloc(1, sizeof(*tree));
-	gp_status_t status;
-
-	if (!tree)
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory");
-	status = call_tree_init(tree, error);
-	if (status)
-		free(tree);
-	else
-		export->state = tree;
-	return status;
-}
-
 static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
 			      struct error *error)
 {
@@ -289,7 +274,7 @@ const struct export_format export_pprof = {
 	.name = "pprof",
 	.summary = "protocol buffer for go tool pprof, gzip",
 	.is_binary = true,
-	.begin = begin,
+	.begin = export_begin_tree,
 	.sample = add_sample,
 	.end = end,
 	.release = release,

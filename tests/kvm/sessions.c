@@ -198,3 +198,48 @@ Test(sessions, a_session_on_a_vcpu_that_just_ended)
 		guest_machine_destroy(&running.guest);
 	}
 }
+
+static void see_deepest(void *context, const struct fxt_sample *sample)
+{
+	size_t *deepest = context;
+
+	if (sample->depth > *deepest)
+		*deepest = sample->depth;
+}
+
+/* A second's worth of ticks at the promised rate, and nobody reads: rings of the default size hold
+ * them, on four vCPUs and with the deepest stacks that they are made for. */
+Test(sessions, a_reader_may_stall_for_a_second)
+{
+	enum { HZ = 4000, DEPTH = 64 };
+	static const struct guest_setup setups[] = {
+		{.command_line = "run=nested depth=80 rounds=0"},
+		{.command_line = "run=smp cpus=4 rounds=0", .vcpus = 4},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(setups); i++) {
+		unsigned vcpus = setups[i].vcpus ? setups[i].vcpus : 1;
+		struct session_data data = {0};
+		struct session_counts counts;
+		struct running running;
+		gp_sampler_t *session;
+		size_t deepest = 0;
+
+		run_in_background(&running, setups[i]);
+		session = open_session(&running.guest, SECOND / HZ, 0, 0, DEPTH);
+		cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
+		for (unsigned vcpu = 0; vcpu < vcpus; vcpu++)
+			wait_for_ticks(session, vcpu, HZ);
+		cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
+		counts = check_session(session, vcpus, &data, see_deepest, &deepest);
+		cr_assert_eq(counts.totals.dropped, 0);
+		cr_assert_eq(counts.data.dropped, 0);
+		cr_assert_geq(counts.totals.ticks, (uint64_t)HZ * vcpus);
+		if (vcpus == 1)
+			cr_assert_eq(deepest, DEPTH);
+		gp_sampler_close(session);
+		end_in_background(&running);
+		guest_machine_destroy(&running.guest);
+		free(data.bytes);
+	}
+}
