@@ -52,6 +52,7 @@ static struct fxt_sample make_sample(const uint64_t *stack, size_t depth, uint64
 		.stack_end = FXT_STACK_END_ROOT,
 		.address_space = 0x1000,
 		.addressing = FXT_ADDRESSING_LONG_4,
+		.kernel_frames = depth / 2,
 	};
 }
 
@@ -142,7 +143,7 @@ static void run(struct bench *bench, size_t depth)
 	static double times[WAYS][ROUNDS];
 
 	bench->depth = depth;
-	bench->record = 2 + 9 + depth;
+	bench->record = FXT_SAMPLE_WORDS(depth) - 2; /* all fields but the continuations */
 	bench->preamble = fxt_write_preamble(bench->file, FXT_PREAMBLE_WORDS);
 	bench->count = BYTES / (bench->record * 8);
 	for (size_t i = 0; i < bench->count; i++) {
