@@ -18,7 +18,8 @@
  *              9 address space                      physical address of the root page table
  *             10 addressing mode                    enum fxt_addressing
  *             11 kernel frames                      the frames before this index are the kernel's,
- *                                                   the others are of the program that it serves
+ *                                                   the others are of the program that it
+ *                                                   serves, if any could be read
  *          12-63 not assigned
  *
  * Bits that a reader does not know: their fields lie behind all the ones it knows, because fields

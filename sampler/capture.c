@@ -27,6 +27,7 @@ struct stop {
 	struct translation_cache cache;    /* of its own page tables */
 	bool task_known;                   /* which task runs, without doubt */
 	bool other_tables;                 /* the page tables in use are another task's */
+	bool kernel_whole;                 /* the kernel's frames are all there */
 	struct linux_task task;
 	uint64_t pcs[GP_SAMPLER_DEPTH_MAX];
 };
@@ -114,9 +115,9 @@ static void walk(unsigned vcpu, unsigned depth, struct stop *stop)
 		program = unwind_program_find(knowledge->programs, knowledge->program_count, mm);
 	stop->stack = guest_unwind_program(stop->memory, knowledge ? knowledge->unwind : NULL,
 					   program, stop->cpu, stop->pcs, depth);
+	stop->kernel_whole = stop->stack.user_frame < stop->stack.count;
 	/* The program's frames were read through somebody else's tables. */
-	if (stop->other_tables && stop->stack.user_frame > 0 &&
-	    stop->stack.user_frame < stop->stack.count) {
+	if (stop->other_tables && stop->stack.user_frame > 0 && stop->kernel_whole) {
 		stop->stack.count = stop->stack.user_frame;
 		stop->stack.end = STACK_END_NO_RULE;
 	}
@@ -133,7 +134,7 @@ static void look(struct sampler_target *target, unsigned vcpu, unsigned depth, s
 	stop->state = SAMPLER_VCPU_RUNNING;
 	/* After entering, in the one order that publish() relies on. */
 	stop->knowledge = atomic_load(&target->knowledge);
-	stop->task_known = stop->other_tables = false;
+	stop->task_known = stop->other_tables = stop->kernel_whole = false;
 	stop->addressing = addressing_value(cpu);
 	if (target->ops->vcpu_state && may_be_idle(cpu, stop->memory))
 		stop->state = target->ops->vcpu_state(target, vcpu);
@@ -437,8 +438,7 @@ static void capture_session(struct sampler_vcpu *vcpu, struct stop *stop)
 			sample.thread = (uint32_t)stop->task.tid;
 		}
 		/* Whose frames they are says the mode of a vCPU in user mode, if it is told. */
-		if (sample.mode != FXT_MODE_GUEST_USER &&
-		    stop->stack.user_frame < stop->stack.count &&
+		if (sample.mode != FXT_MODE_GUEST_USER && stop->kernel_whole &&
 		    stop->stack.user_frame <= max_depth) {
 			sample.flags |= FXT_SAMPLE_KERNEL_FRAMES;
 			sample.kernel_frames = stop->stack.user_frame;

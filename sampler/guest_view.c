@@ -268,6 +268,27 @@ static struct guest_knowledge *make_knowledge(const struct guest_view *view)
 	return made;
 }
 
+/* A module's text, and that of its start while it is there: one table speaks for both. Where that
+ * is damaged, or gone already, stacks do without. */
+static void add_module(struct linux_stack *stack, const struct guest_memory *memory,
+		       const struct linux_module *module)
+{
+	const struct linux_range *texts[] = {&module->text, &module->init_text};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct error error = {0};
+
+		if (module->orc_count && texts[i]->size)
+			linux_stack_add_module(stack, memory,
+					       &(struct orc_module){.addresses = module->orc_ips,
+								    .entries = module->orc_entries,
+								    .count = module->orc_count,
+								    .text_start = texts[i]->start,
+								    .text_size = texts[i]->size},
+					       &error);
+	}
+}
+
 /* Makes and publishes what capture uses. */
 static void publish_knowledge(struct guest_view *view)
 {
@@ -281,21 +302,8 @@ static void publish_knowledge(struct guest_view *view)
 	}
 	if (view->base)
 		linux_stack_create_from(view->base, &next->stack, &error);
-	for (size_t i = 0; next->stack && view->modules.known && i < view->modules.list.count;
-	     i++) {
-		const struct linux_module *module = &view->modules.list.modules[i];
-
-		if (!module->orc_count || !module->text.size)
-			continue;
-		/* One whose tables are damaged or that is gone already does without. */
-		linux_stack_add_module(next->stack, view->memory,
-				       &(struct orc_module){.addresses = module->orc_ips,
-							    .entries = module->orc_entries,
-							    .count = module->orc_count,
-							    .text_start = module->text.start,
-							    .text_size = module->text.size},
-				       &error);
-	}
+	for (size_t i = 0; next->stack && view->modules.known && i < view->modules.list.count; i++)
+		add_module(next->stack, view->memory, &view->modules.list.modules[i]);
 	next->unwind = next->stack ? linux_stack_unwind_kernel(next->stack) : NULL;
 	publish(view, next);
 }

@@ -3,8 +3,11 @@
  *	inspect_trace FILE             counts, see print_counts()
  *	inspect_trace FILE symbols     "ADDRESS NAME" of each of the guest kernel's symbols in it
  *	inspect_trace FILE leaves      "TICKS MODE NAME" of each sample's innermost frame
+ *	inspect_trace FILE unfinished  of each kernel stack that is not whole, once programs run:
+ *when, why it ended, its frames
  */
 #include "fxt/metadata.h"
+#include "profile/frames.h"
 #include "profile/trace.h"
 
 #include <inttypes.h>
@@ -38,9 +41,15 @@ struct counts {
 	uint64_t settled;
 	uint64_t settled_identified; /* says which task */
 	uint64_t settled_kernel;     /* in kernel mode */
-	uint64_t settled_whole;      /* of them: to the thread's start, or on into its program */
+	uint64_t settled_whole;      /* of them: is_whole() */
 	uint64_t settled_names;      /* of them: the leaf has a name */
 };
+
+/* To the thread's start, or on into its program. */
+static bool is_whole(const struct fxt_sample *sample)
+{
+	return sample->stack_end == FXT_STACK_END_ROOT || sample->flags & FXT_SAMPLE_KERNEL_FRAMES;
+}
 
 static void see_settled(const struct fxt_sample *sample, uint64_t ticks, bool named,
 			struct counts *counts)
@@ -52,8 +61,7 @@ static void see_settled(const struct fxt_sample *sample, uint64_t ticks, bool na
 	if (sample->mode != FXT_MODE_GUEST_KERNEL)
 		return;
 	counts->settled_kernel += ticks;
-	if (sample->stack_end == FXT_STACK_END_ROOT || sample->flags & FXT_SAMPLE_KERNEL_FRAMES)
-		counts->settled_whole += ticks;
+	counts->settled_whole += is_whole(sample) ? ticks : 0;
 	counts->settled_names += named ? ticks : 0;
 }
 
@@ -174,6 +182,40 @@ static void print_leaves(struct trace *trace)
 	}
 }
 
+static void print_frame(struct trace *trace, const struct fxt_sample *sample, size_t frame)
+{
+	const struct trace_symbol *symbol = trace_find_symbol(trace, sample, frame);
+
+	putchar(' ');
+	if (!symbol) {
+		printf("%#" PRIx64, sample->stack[frame]);
+		return;
+	}
+	trace_print_name(stdout, symbol->name, symbol->name_bytes);
+	printf("+%#" PRIx64, sample->stack[frame] - symbol->start);
+}
+
+static void print_unfinished(struct trace *trace)
+{
+	struct counts counts = {0};
+	struct fxt_sample sample;
+	uint64_t ticks;
+
+	while (trace_next_sample(trace, &sample, &ticks)) {
+		if (sample.mode == FXT_MODE_HALTED || sample.mode == FXT_MODE_NOT_STARTED ||
+		    !sample.depth)
+			continue;
+		see_settled(&sample, ticks, true, &counts);
+		if (!counts.settled || sample.mode != FXT_MODE_GUEST_KERNEL || is_whole(&sample))
+			continue;
+		printf("%" PRIu64 " ms, %s:", (sample.timestamp - trace->info.first_ns) / 1000000,
+		       frames_end_name(sample.stack_end));
+		for (size_t i = 0; i < sample.depth; i++)
+			print_frame(trace, &sample, i);
+		putchar('\n');
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static struct trace trace;
@@ -187,6 +229,8 @@ int main(int argc, char **argv)
 		print_counts(&trace);
 	else if (!strcmp(argv[2], "symbols"))
 		print_symbols(&trace);
+	else if (!strcmp(argv[2], "unfinished"))
+		print_unfinished(&trace);
 	else
 		print_leaves(&trace);
 	trace_close(&trace);

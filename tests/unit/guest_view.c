@@ -194,6 +194,59 @@ Test(guest_view, kernel_stacks_become_whole, .timeout = 120)
 	cr_assert_gt(kernel_vcpus, 0);
 }
 
+/* Each vCPU's last sample; its flags are 0 when it has none. The stack is gone. */
+static void last_samples(const struct view_test *test, struct fxt_sample *samples)
+{
+	struct fxt_reader reader;
+	struct fxt_record record;
+	struct fxt_sample sample;
+
+	memset(samples, 0, IMAGE_CPUS * sizeof(*samples));
+	cr_assert_eq(fxt_reader_init(&reader, test->bytes, test->size, NULL), GP_OK);
+	while (fxt_reader_next(&reader, &record))
+		if (record.kind == FXT_KIND_BLOB && !fxt_sample_decode(&record.blob, &sample) &&
+		    sample.flags & FXT_SAMPLE_STACK)
+			samples[sample.vcpu] = sample;
+	fxt_reader_deinit(&reader);
+}
+
+/* In the middle of a switch the page tables are another's: the program's frames would be read
+ * through them. The kernel's are all there, and said to be. */
+Test(guest_view, in_a_switch_of_page_tables_the_kernels_frames_are_kept, .timeout = 120)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = image_list(names), switched = 0;
+
+	for (unsigned n = 0; n < count; n++) {
+		struct fxt_sample before[IMAGE_CPUS], after[IMAGE_CPUS];
+
+		for (unsigned with = 0; with < 2; with++) {
+			struct view_test test;
+
+			view_test_init(&test, names[n], &whole);
+			learn(&test);
+			for (unsigned i = 0; with && i < test.fake.count; i++)
+				test.image.image.cpus[i].cr3 = test.image.kernel.space.root;
+			wait_for_stop(&test);
+			stop_and_read(&test);
+			last_samples(&test, with ? after : before);
+			view_test_deinit(&test);
+		}
+		for (unsigned i = 0; i < IMAGE_CPUS; i++) {
+			if (before[i].mode != FXT_MODE_GUEST_KERNEL ||
+			    !(before[i].flags & FXT_SAMPLE_KERNEL_FRAMES))
+				continue;
+			switched++;
+			cr_assert(after[i].flags & FXT_SAMPLE_KERNEL_FRAMES, "%s: vCPU %u",
+				  names[n], i);
+			cr_assert_eq(after[i].kernel_frames, before[i].kernel_frames);
+			cr_assert_eq(after[i].depth, after[i].kernel_frames);
+		}
+	}
+	if (!switched)
+		cr_skip_test("no image has a vCPU in the kernel on behalf of a program");
+}
+
 /* By pid, by tid, by name: what is not wanted is counted and not in the data. */
 Test(guest_view, a_filter_lets_through_the_task_asked_for, .timeout = 120)
 {

@@ -315,6 +315,12 @@ Test(orc, a_modules_entries_for_other_text_are_left_out)
 	cr_assert_eq(orc_add_module(&orc, &memory.memory, &space, &module, &error), GP_OK);
 	cr_assert_eq(orc.modules[0].count, 2);
 	cr_assert_null(orc_find(&orc, MODULE_TEXT + 0x8000));
+	/* While it starts, both are there. */
+	module.text_start = MODULE_TEXT + 0x8000;
+	cr_assert_eq(orc_add_module(&orc, &memory.memory, &space, &module, &error), GP_OK, "%s",
+		     error.text);
+	assert_entry(MODULE_TEXT + 0x8000, ORC_CALL, 8);
+	assert_entry(MODULE_TEXT, ORC_CALL, 8);
 	module.text_start = MODULE_TEXT + 0x20000;
 	cr_assert_eq(orc_add_module(&orc, &memory.memory, &space, &module, &error),
 		     GP_ERR_NOT_FOUND);
@@ -324,5 +330,5 @@ Test(orc, a_modules_entries_for_other_text_are_left_out)
 	module.text_start = TEXT;
 	cr_assert_eq(orc_add_module(&orc, &memory.memory, &space, &module, &error),
 		     GP_ERR_ALREADY_EXISTS);
-	cr_assert_eq(orc.module_count, 1);
+	cr_assert_eq(orc.module_count, 2);
 }

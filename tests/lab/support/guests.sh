@@ -176,6 +176,7 @@ at_least() {
 		result "not ok" "$1"
 		echo "# got '$2', wanted at least $3"
 		[ -z "${4-}" ] || explain "$4"
+		return 1
 	fi
 }
 
