@@ -118,7 +118,8 @@ struct orc_module {
 };
 
 /* Adds one text of a module; entries for other text than the one given are left out. A module that
- * starts has two, which share its tables: the one of its start is freed afterwards. GP_ERR_ALREADY_EXISTS when another one has that text; otherwise as orc_read(). */
+ * starts has two, which share its tables: the one of its start is freed afterwards.
+ * GP_ERR_ALREADY_EXISTS when another one has that text; otherwise as orc_read(). */
 gp_status_t orc_add_module(struct orc *orc, const struct guest_memory *memory,
 			   const struct address_space *space, const struct orc_module *module,
 			   struct error *error);
