@@ -3,13 +3,15 @@
 # are the kernel's own, shares are the workload's. Prints TAP; see tests/lab/support/guests.sh.
 set -u
 . tests/lab/support/guests.sh
+# One that is built differently: preemptible throughout, interrupts handled by threads.
+KERNELS="$KERNELS 6.1-rt=linux-image-rt-amd64"
 guests_begin lab-sample
 
 inspect=${guestprof%/*}/tests/lab/inspect_trace
 [ -x "$inspect" ] || skip_all "no $inspect (make lab-programs)"
 
 # --- what the guests get
-for name in 6.1 6.1-cloud 6.12 6.12-cloud elf; do
+for name in 6.1 6.1-cloud 6.1-rt 6.12 6.12-cloud elf; do
 	truncate -s 16M "$work/kallsyms-$name"
 done
 # The workload as it is in the initramfs, and its symbols as a System.map that starts at 0.
@@ -24,15 +26,16 @@ nm -n "$work/bin/workload" | awk -v lowest="$lowest" '
 	$2 ~ /^[Tt]$/ { printf "%016x %s %s\n", value($1) - value(lowest), $2, $3 }' >"$work/workload.map"
 
 line=0
-for name in 6.1 6.12 6.1-cloud 6.12-cloud; do
+for name in 6.1 6.12 6.1-cloud 6.12-cloud 6.1-rt; do
 	line=$((line % 2 + 1))
 	case $name in
-	*cloud) symbols=workload.map@0x$lowest vcpus=1 ;;
-	*) symbols=bin/workload vcpus=2 ;;
+	*cloud) symbols="--symbols workload.map@0x$lowest" vcpus=1 ;;
+	*rt) symbols="--symbols bin/workload" vcpus=2 ;;
+	*) symbols="" vcpus=2 ;; # what the guest's own memory says
 	esac
 	job $line "$name" <<-JOB
 		boot -F 250 -o $name.fxt -k \$kernels/$name/vmlinuz -i \$initrds/$name -c $vcpus -m 512M \
-			-d kallsyms-$name --symbols $symbols \
+			-d kallsyms-$name $symbols \
 			-p "console=ttyS0 quiet panic=-1 guestprof.cmd=demo,kallsyms guestprof.arg=60"
 		code=\$?
 		"\$guestprof" report -n 0 $name.fxt >$name.report
@@ -138,7 +141,7 @@ shares() {
 		}'
 }
 
-for name in 6.1 6.1-cloud 6.12 6.12-cloud; do
+for name in 6.1 6.1-cloud 6.1-rt 6.12 6.12-cloud; do
 	ends_with "$name, sampled" $name 0
 	is "$name: the trace is whole" "$(word $name complete) $(word $name bad_records)" "1 0" $name
 	is "$name: ticks = stacks + partials + dropped" "$(word $name claimed_ticks)" \
