@@ -1,6 +1,7 @@
 /* What a file says about the session that wrote it: instant events of category "guestprof".
  *
- * Four of them: `session` once at the start; after stop `guest` if its kernel was recognised,
+ * Five of them: `session` once at the start; `console` when lines of the guest's console were left
+ * out; after stop `guest` if its kernel was recognised, `console` if there was a line,
  * `vcpu_totals` once per vCPU and `session_end` once. Their values are named arguments; a reader
  * takes the names it knows and ignores others, so that arguments can be added. A file without
  * session_end was cut short. Text from the command line is the user's, untrusted for whoever prints
@@ -16,6 +17,7 @@
 #define FXT_SESSION_END "session_end"
 #define FXT_GUEST "guest"
 #define FXT_VCPU_TOTALS "vcpu_totals"
+#define FXT_CONSOLE "console"
 
 /* Arguments of `session`. u64 unless said otherwise. */
 #define FXT_SESSION_VERSION "version"           /* string: guestprof's version */
@@ -31,6 +33,11 @@
 /* Arguments of `guest`: what the guest turned out to be. */
 #define FXT_GUEST_BANNER "banner" /* string: "Linux version ...", from its memory, untrusted */
 #define FXT_GUEST_TEXT_BASE "text_base" /* where its kernel's code begins */
+
+/* Arguments of `console`: sums from the start of the session to this event. */
+#define FXT_CONSOLE_LINES "lines" /* log records */
+#define FXT_CONSOLE_CUT "cut"     /* of them: without their end, they were too long */
+#define FXT_CONSOLE_LOST "lost"   /* lines that have no record */
 
 /* Arguments of `vcpu_totals`, and, but for the first, of `session_end` summed over all vCPUs.
  * ticks = stacks + partials + dropped + filtered. */

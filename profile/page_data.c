@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARKS_MAX 5000
-
 /* What is needed while a trace is read. */
 struct reading {
 	struct page_data *data;
@@ -127,7 +125,7 @@ void page_data_destroy(struct page_data *data)
 	intern_deinit(&data->cells);
 	free(data->times.items);
 	free(data->drops.items);
-	free(data->marks.items);
+	free(data->marks.entries);
 	free(data->order);
 	free(data->cell_order);
 	free(data);
@@ -204,29 +202,6 @@ static bool add_sample(struct reading *reading, const struct fxt_sample *sample,
 	       add_time(reading, sample, cell, context.vcpu, ticks);
 }
 
-/* Lines that a trace has apart from its samples. */
-static bool add_marks(struct page_data *data, const struct trace *trace)
-{
-	struct fxt_reader reader;
-	struct fxt_record record;
-	bool added = true;
-
-	if (fxt_reader_init(&reader, trace->bytes, trace->size, NULL))
-		return false;
-	while (added && data->marks.count < MARKS_MAX && fxt_reader_next(&reader, &record)) {
-		struct page_mark mark;
-
-		if (record.kind != FXT_KIND_LOG)
-			continue;
-		mark = (struct page_mark){
-			.time_ns = fxt_reader_nanoseconds(&reader, record.log.timestamp),
-			.frame = add_frame(data, record.log.text.text, record.log.text.length)};
-		added = append(&data->marks, &mark, sizeof(mark));
-	}
-	fxt_reader_deinit(&reader);
-	return added;
-}
-
 static bool add_drops(struct page_data *data, const struct trace *trace,
 		      const struct filter *filter)
 {
@@ -267,7 +242,9 @@ gp_status_t page_data_add(struct page_data *data, struct trace *trace, const cha
 			added = add_sample(reading, &sample, ticks);
 	}
 	if (added && data->with_times && !data->file_count)
-		added = add_marks(data, trace) && add_drops(data, trace, filter);
+		added = page_marks_read(trace, filter, PAGE_MARKS_MAX, &data->frames,
+					&data->marks) &&
+			add_drops(data, trace, filter);
 	trace_rewind(trace);
 	if (!added || data->frames.failed)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the samples of %s", path);

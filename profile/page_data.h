@@ -14,6 +14,7 @@
 #define PROFILE_PAGE_DATA_H
 
 #include "profile/intern.h"
+#include "profile/page_marks.h"
 #include "profile/profile.h"
 
 #define PAGE_FILES_MAX 2
@@ -55,12 +56,6 @@ struct page_sample {
 	uint32_t sequence; /* in the file, so that equal times keep their order */
 };
 
-/* A line that the trace has as a log record. */
-struct page_mark {
-	uint64_t time_ns;
-	uint32_t frame; /* whose name is the text */
-};
-
 struct page_file {
 	char path[TRACE_TEXT_MAX];
 	struct trace_info info;
@@ -83,7 +78,7 @@ struct page_data {
 	struct intern cells;     /* struct page_cell */
 	struct page_array times; /* struct page_sample; after page_data_finish() by vCPU and time */
 	struct page_array drops; /* struct trace_lost of the first file */
-	struct page_array marks; /* struct page_mark */
+	struct page_marks marks; /* of the first file */
 	/* Set by page_data_finish(): node numbers, each before its children, a node's whole subtree
 	 * in one piece. */
 	uint32_t *order;

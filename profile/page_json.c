@@ -13,7 +13,8 @@
  *     lanes     of the timeline: [{vcpu, count, data}], data packed, by time, for each sample:
  *               twice its time less the one before in `unit_ns`, plus one when its ticks
  *               are not 1; its cell; its ticks when they are not 1
- *     drops     [[vcpu, from, to, records]], marks [[time, name]], times in `unit_ns`
+ *     drops     [[vcpu, from, to, records]], times in `unit_ns`
+ *     marks     [[time in `unit_ns`, name of the console's line]], by time; markCount: of how many
  */
 #include "profile/page_data.h"
 
@@ -127,6 +128,8 @@ static void write_file(FILE *to, const struct page_file *file)
 	write_number(to, "stacks", info->stacks);
 	write_number(to, "partials", info->partials);
 	write_number(to, "dropped", info->dropped_records);
+	write_number(to, "consoleLines", info->console_lines);
+	write_number(to, "consoleLost", info->console_lost);
 	write_number(to, "durationNs", info->last_ns - info->first_ns);
 	write_number(to, "ticks", file->totals.ticks);
 	write_number(to, "running", file->totals.running);
@@ -261,7 +264,7 @@ static void write_times(FILE *to, const struct page_data *data, const uint32_t *
 	const struct trace_info *info = &data->files[0].info;
 	const struct page_sample *samples = data->times.items;
 	const struct trace_lost *drops = data->drops.items;
-	const struct page_mark *marks = data->marks.items;
+	const struct page_mark *marks = data->marks.entries;
 	uint64_t unit_ns = info->period_ns / UNITS_PER_PERIOD;
 	uint64_t span_ns = info->last_ns - info->first_ns, begin_ns = info->first_ns;
 	size_t from = 0;
@@ -284,10 +287,15 @@ static void write_times(FILE *to, const struct page_data *data, const uint32_t *
 			exact(in_units(drops[i].begin_ns, begin_ns, unit_ns)),
 			exact(in_units(drops[i].end_ns, begin_ns, unit_ns)),
 			exact(drops[i].records));
-	fputs("],\n\"marks\":[", to);
-	for (size_t i = 0; i < data->marks.count; i++)
+	fprintf(to, "],\n\"markCount\":%" PRIu64 ",\"marks\":[", exact(data->marks.all));
+	for (size_t i = 0; i < data->marks.count; i++) {
+		/* The last words come after the last sample: at the edge, where they are seen. */
+		uint64_t time_ns =
+			marks[i].time_ns < info->last_ns ? marks[i].time_ns : info->last_ns;
+
 		fprintf(to, "%s[%" PRIu64 ",%" PRIu32 "]", i ? "," : "",
-			exact(in_units(marks[i].time_ns, begin_ns, unit_ns)), marks[i].frame);
+			exact(in_units(time_ns, begin_ns, unit_ns)), marks[i].frame);
+	}
 	putc(']', to);
 }
 

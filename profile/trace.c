@@ -201,6 +201,9 @@ static bool see_event(struct trace *trace, const struct fxt_event *event)
 		info->session_ns = fxt_reader_nanoseconds(&trace->reader, event->timestamp);
 	} else if (fxt_metadata_is(event, FXT_GUEST)) {
 		copy_text(event, FXT_GUEST_BANNER, info->banner);
+	} else if (fxt_metadata_is(event, FXT_CONSOLE)) {
+		fxt_argument_get_u64(event, FXT_CONSOLE_CUT, &info->console_cut);
+		fxt_argument_get_u64(event, FXT_CONSOLE_LOST, &info->console_lost);
 	} else if (fxt_metadata_is(event, FXT_SESSION_END)) {
 		copy_text(event, FXT_SESSION_END_REASON, info->end_reason);
 		info->complete = true;
@@ -273,6 +276,8 @@ static gp_status_t look_through(struct trace *trace, struct error *error)
 			room = see_event(trace, &record.event);
 		else if (record.kind == FXT_KIND_KERNEL_OBJECT)
 			room = see_object(trace, &record.object, record.offset);
+		else if (record.kind == FXT_KIND_LOG)
+			trace->info.console_lines++;
 		else if (record.kind == FXT_KIND_BLOB && fxt_blob_is_symbols(&record.blob))
 			room = see_symbols(trace, &record.blob);
 		else if (record.kind == FXT_KIND_BLOB && fxt_blob_is_process_symbols(&record.blob))

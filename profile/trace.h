@@ -44,7 +44,10 @@ struct trace_info {
 	uint64_t stacks;
 	uint64_t partials;
 	uint64_t dropped_records;
-	uint64_t first_ns; /* of the samples */
+	uint64_t console_lines; /* counted in the file */
+	uint64_t console_cut;   /* of them: without their end; what the file says */
+	uint64_t console_lost;  /* further ones that were left out; what the file says */
+	uint64_t first_ns;      /* of the samples */
 	uint64_t last_ns;
 	uint64_t wall_clock_ns; /* CLOCK_REALTIME when the session began, at session_ns */
 	uint64_t session_ns;

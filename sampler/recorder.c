@@ -34,6 +34,10 @@ struct recorder {
 	uint8_t *buffer;
 	size_t buffer_size;
 
+	struct guest_log log;
+	uint64_t *log_words; /* taken from the log */
+	uint64_t lost_told;
+
 	uint64_t offset; /* bytes of whole records in the file */
 	struct error problem;
 
@@ -164,6 +168,28 @@ static void write_guest(struct recorder *recorder)
 			       ARRAY_SIZE(arguments));
 }
 
+static void write_console(struct recorder *recorder, const struct guest_log_totals *totals)
+{
+	const struct fxt_argument arguments[] = {
+		fxt_argument_u64(FXT_CONSOLE_LINES, totals->lines),
+		fxt_argument_u64(FXT_CONSOLE_CUT, totals->cut),
+		fxt_argument_u64(FXT_CONSOLE_LOST, totals->lost),
+	};
+
+	write_metadata(recorder, FXT_CONSOLE, FXT_VCPU_PROCESS, arguments, ARRAY_SIZE(arguments));
+}
+
+/* What was lost is told with the lines around it: a recorder that is killed has told it. */
+static void write_log(struct recorder *recorder, struct guest_log_totals *totals)
+{
+	write_words(recorder, recorder->log_words,
+		    guest_log_take(&recorder->log, recorder->log_words, totals));
+	if (totals->lost == recorder->lost_told)
+		return;
+	recorder->lost_told = totals->lost;
+	write_console(recorder, totals);
+}
+
 static void write_symbols(void *context, const struct fxt_symbol *symbols, size_t count)
 {
 	struct recorder *recorder = context;
@@ -271,6 +297,7 @@ static bool start_thread(struct recorder *recorder, const char *name, struct err
 static void *reader_main(void *argument)
 {
 	struct recorder *recorder = argument;
+	struct guest_log_totals console;
 	bool stopping = false;
 
 	if (!start_thread(recorder, "reader", &recorder->problem))
@@ -278,6 +305,7 @@ static void *reader_main(void *argument)
 	while (!stopping) {
 		stopping = wait_for_stop(recorder, DRAIN_MILLISECONDS);
 		drain(recorder);
+		write_log(recorder, &console);
 		write_programs(recorder);
 		if (boot_time_ns() >= recorder->next_names) {
 			namer_name(&recorder->namer, write_symbols, recorder);
@@ -347,6 +375,8 @@ static void destroy(struct recorder *recorder)
 		close(recorder->look_fd);
 	user_namer_destroy(recorder->programs);
 	namer_deinit(&recorder->namer);
+	guest_log_deinit(&recorder->log);
+	free(recorder->log_words);
 	free(recorder->buffer);
 	free(recorder);
 }
@@ -374,12 +404,14 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	recorder->vcpu_count = config->target->ops->vcpu_count(config->target);
 	recorder->buffer_size = FIRST_BUFFER;
 	recorder->buffer = malloc(recorder->buffer_size);
+	recorder->log_words = malloc(GUEST_LOG_WAITING_WORDS * sizeof(*recorder->log_words));
 	memcpy(names.tables, config->tables, sizeof(names.tables));
 	recorder->programs = names.view ? user_namer_create(names.view) : NULL;
 	names.programs = recorder->programs;
 	namer_init(&recorder->namer, &names);
 	recorder->view = names.view;
-	if (!recorder->view || !recorder->buffer || !recorder->programs) {
+	if (!guest_log_init(&recorder->log) || !recorder->log_words || !recorder->view ||
+	    !recorder->buffer || !recorder->programs) {
 		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for a recorder");
 		goto failed;
 	}
@@ -417,6 +449,11 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 failed:
 	destroy(recorder);
 	return status;
+}
+
+void recorder_note_line(struct recorder *recorder, uint64_t boot_ns, const char *text, size_t size)
+{
+	guest_log_put(&recorder->log, boot_ns, text, size);
 }
 
 static void write_totals(struct recorder *recorder, const char *end_reason,
@@ -466,6 +503,9 @@ void recorder_finish(struct recorder *recorder, const char *end_reason,
 	stop_reader(recorder);
 	pthread_join(recorder->learner, NULL);
 	write_rest(recorder);
+	write_log(recorder, &summary.console);
+	if (summary.console.lines || summary.console.lost)
+		write_console(recorder, &summary.console);
 	summary.panicked = guest_view_panicked(view);
 	write_totals(recorder, summary.panicked ? "guest panic" : end_reason, &summary);
 	summary.file_bytes = recorder->offset;

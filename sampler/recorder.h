@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "guest-introspection/symbol_table.h"
+#include "sampler/guest_log.h"
 #include "sampler/target.h"
 
 #include <guestprof/sampler.h>
@@ -52,6 +53,7 @@ struct recorder_summary {
 	uint64_t addresses;         /* different ones sampled */
 	uint64_t unnamed;           /* of them: without a name */
 	uint64_t file_bytes;
+	struct guest_log_totals console;
 	bool kernel_found;
 	bool symbols_found;
 	char banner[256];     /* the guest kernel's, empty when not found */
@@ -70,6 +72,10 @@ struct recorder;
 /* Writes the head of the file and starts the reader thread. */
 gp_status_t recorder_start(const struct recorder_config *config, struct recorder **out,
 			   struct error *error);
+
+/* A line of the guest's console, for the trace: see guest_log_put(). Any thread, until
+ * recorder_finish(). */
+void recorder_note_line(struct recorder *recorder, uint64_t boot_ns, const char *text, size_t size);
 
 /* After the session was stopped: ends the reader thread, writes the rest and `end_reason`. The
  * guest's memory must still be there. Frees the recorder. A failed write is in

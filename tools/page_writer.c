@@ -36,6 +36,8 @@ static void write_script(const struct writing *writing)
 	fputs(page_profile_js, writing->to);
 	fputs(page_flame_js, writing->to);
 	fputs(page_explorer_js, writing->to);
+	if (writing->type == PAGE_TIMELINE)
+		fputs(page_console_js, writing->to);
 	fputs(writing->type == PAGE_TIMELINE ? page_timeline_js : page_flamegraph_js, writing->to);
 }
 

@@ -84,14 +84,16 @@ static int failure(const struct error *error, int code)
 	return code;
 }
 
-/* A guest whose reboot was a panic's: its kernel says so on the console before it resets. The
- * kernel's own memory is asked first, see recorder_summary.panicked. */
+/* Lines go into the trace. And a guest whose reboot was a panic's: its kernel says so on the
+ * console before it resets. The kernel's own memory is asked first, see recorder_summary.panicked.
+ */
 static void watch_console(void *context, uint64_t boot_ns, const char *text, size_t size)
 {
 	static const char panic[] = "Kernel panic - not syncing";
 	struct recording *recording = context;
 
-	(void)boot_ns;
+	if (recording->recorder)
+		recorder_note_line(recording->recorder, boot_ns, text, size);
 	if (memmem(text, size, panic, sizeof(panic) - 1))
 		atomic_store(&recording->panic_on_console, true);
 }

@@ -99,6 +99,8 @@ void report_write_json(const struct report *report, FILE *to)
 	number_member(to, "partials", info->partials);
 	number_member(to, "dropped", info->dropped_records);
 	number_member(to, "bad_records", info->bad_records);
+	number_member(to, "console_lines", info->console_lines);
+	number_member(to, "console_lines_lost", info->console_lost);
 	number_member(to, "ticks", totals->ticks);
 	number_member(to, "filtered", totals->filtered);
 	number_member(to, "running", totals->running);

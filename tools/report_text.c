@@ -71,6 +71,19 @@ static const char *state_of(const struct trace_info *info)
 	return info->cut ? "is cut" : "has no end record and stops";
 }
 
+static void print_console(const struct trace_info *info, FILE *to)
+{
+	if (!info->console_lines && !info->console_lost)
+		return;
+	fprintf(to, "# console:  %llu lines", (unsigned long long)info->console_lines);
+	if (info->console_cut)
+		fprintf(to, ", %llu of them without their end",
+			(unsigned long long)info->console_cut);
+	if (info->console_lost)
+		fprintf(to, ", and %llu that are left out", (unsigned long long)info->console_lost);
+	putc('\n', to);
+}
+
 static void print_header(const struct report *report, FILE *to)
 {
 	const struct profile_totals *totals = &report->totals;
@@ -101,6 +114,7 @@ static void print_header(const struct report *report, FILE *to)
 			fprintf(to, " %s %.1f %%", frames_end_name((uint64_t)end),
 				report_percent(totals->ends[end], totals->running));
 	putc('\n', to);
+	print_console(info, to);
 	print_text(to, "ended:    ", info->end_reason);
 	if (!info->complete)
 		fprintf(to, "# INCOMPLETE: the trace %s at byte %zu of %zu%s%s\n", state_of(info),

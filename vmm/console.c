@@ -223,24 +223,26 @@ static uint64_t boot_nanoseconds(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+static void tell_line(struct console *console)
+{
+	size_t size = console->line_size;
+
+	if (size > 0 && console->line[size - 1] == '\r')
+		size--;
+	console->config.line(console->config.line_context, console->line_ns, console->line, size);
+	console->line_size = 0;
+	console->line_begun = false;
+}
+
 static void collect_line(struct console *console, uint8_t byte)
 {
-	if (byte == '\n') {
-		size_t size = console->line_size;
-
-		if (!console->line_begun)
-			console->line_ns = boot_nanoseconds();
-		if (size > 0 && console->line[size - 1] == '\r')
-			size--;
-		console->config.line(console->config.line_context, console->line_ns, console->line,
-				     size);
-		console->line_size = 0;
-		console->line_begun = false;
-		return;
-	}
 	if (!console->line_begun) {
 		console->line_ns = boot_nanoseconds();
 		console->line_begun = true;
+	}
+	if (byte == '\n') {
+		tell_line(console);
+		return;
 	}
 	if (console->line_size < sizeof(console->line))
 		console->line[console->line_size++] = (char)byte;
@@ -401,6 +403,9 @@ void console_finish(struct console *console)
 {
 	enum write_result result = WRITE_MORE;
 
+	/* A prompt has no line end. */
+	if (console->line_size > 0)
+		tell_line(console);
 	/* Ends: nothing is added any more, and every round takes or gives up. */
 	while (console->buffer && console->config.output_fd >= 0 && result == WRITE_MORE)
 		result = write_some(console, FINISH_MILLISECONDS);

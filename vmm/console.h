@@ -39,9 +39,10 @@ struct console_config {
 	const void *until;
 	size_t until_size;
 	struct machine_end_request end;
-	/* Optional. A line of output is complete. `text` is without its line end, cut at
-	 * CONSOLE_LINE_MAX, the guest's bytes as they are; `boot_ns` is the host's CLOCK_BOOTTIME
-	 * of its first byte. On a vCPU's thread with locks held: be short. */
+	/* Optional. A line of output is complete, or the machine has ended in it. `text` is without
+	 * its line end, cut at CONSOLE_LINE_MAX, the guest's bytes as they are; `boot_ns` is the
+	 * host's CLOCK_BOOTTIME of its first byte. On a vCPU's thread with locks held: be short;
+	 * the last, unfinished one from console_finish(). */
 	void (*line)(void *context, uint64_t boot_ns, const char *text, size_t size);
 	void *line_context;
 };

@@ -65,8 +65,9 @@ typedef struct gp_machine_config {
 	int console_output_fd;
 	/* A text of the console that ends the machine, 1..1024 bytes; NULL: none. */
 	const char *until;
-	/* NULL or called with each whole line of the console, which is the guest's and may hold
-	 * anything; `boot_ns` is CLOCK_BOOTTIME. On a thread of the machine: it should be quick,
+	/* NULL or called with each line of the console, which is the guest's and may hold
+	 * anything; `boot_ns` is the CLOCK_BOOTTIME of its first byte. The last one may lack its
+	 * end and comes from gp_machine_run(). On a thread of the machine: it should be quick,
 	 * and must not call this library, but for gp_machine_request_end(). */
 	void (*console_line)(void *context, uint64_t boot_ns, const char *text, size_t size);
 	void *console_line_context;

@@ -87,6 +87,16 @@ else
 	fail "--json tells the end"
 fi
 
+# The console goes into the trace. The guest may still begin another line while it is powered off.
+record -m 16M -k "$guest" -p "rounds=5 text=prompt" --timeout 30
+if "$guestprof" report "$trace" | grep -q '^# console:  [23] lines$' &&
+	"$guestprof" timeline -o "$work/page" "$trace" >"$work/out" 2>"$work/err" &&
+	grep -q '"guest started"' "$work/page" && grep -q '"prompt"' "$work/page"; then
+	pass "console lines are in the trace and on the timeline"
+else
+	fail "console lines are in the trace and on the timeline"
+fi
+
 record -m 16M -k "$guest" -p "rounds=5" -F 0 --timeout 30
 if [ "$code" = 0 ]; then pass "-F 0 only boots"; else fail "-F 0 only boots"; fi
 
@@ -232,11 +242,12 @@ head -c 1048576 /dev/zero >"$work/disk"
 
 # hold DISK: a machine that has the disk; returns once its guest runs.
 hold() {
+	rm -f "$work/held" # the last one's words
 	"$guestprof" record -m 16M -k "$guest" -p "rounds=0" -F 0 --timeout 60 -d "$1" \
 		>"$work/held" 2>&1 </dev/null &
 	pid=$!
 	tries=0
-	while ! grep -q 'guest started' "$work/held" && [ $tries -lt 300 ]; do
+	while ! grep -q 'guest started' "$work/held" 2>/dev/null && [ $tries -lt 300 ]; do
 		sleep 0.1
 		tries=$((tries + 1))
 	done

@@ -88,6 +88,15 @@ static void put_partial(uint64_t vcpu, uint64_t time, uint64_t id)
 	put(fxt_sample_encode(&sample, words, 4096));
 }
 
+static void put_line(uint64_t time, const char *text)
+{
+	struct fxt_log line = {.timestamp = time,
+			       .thread = {.process = FXT_VCPU_PROCESS, .thread = FXT_VCPU_PROCESS},
+			       .text = fxt_text(text)};
+
+	put(fxt_encode_log(&line, words, 4096));
+}
+
 static void begin(const char *banner, uint64_t vcpus, uint64_t period)
 {
 	put(fxt_write_preamble(words, 4096));
@@ -148,10 +157,6 @@ static void put_drops(uint64_t vcpu, uint64_t from, uint64_t to, uint64_t record
  * tenth tick in the VMM. */
 static void write_hostile(uint64_t shift)
 {
-	struct fxt_log log = {.timestamp = 500 * PERIOD,
-			      .thread = {.process = 1, .thread = 1},
-			      .text = fxt_text("<b>console</b></script>")};
-
 	begin("<script>alert(1)</script> & Linux version 6", 2, PERIOD);
 	put(fxt_encode_process_name(7, fxt_text("<i>evil</i>"), words, 4096));
 	put(fxt_encode_process_name(8, fxt_text("recursive"), words, 4096));
@@ -183,7 +188,9 @@ static void write_hostile(uint64_t shift)
 				   0, 0);
 	}
 	put_drops(1, 600 * PERIOD, 650 * PERIOD, 50);
-	put(fxt_encode_log(&log, words, 4096));
+	put_line(200 * PERIOD, "[    0.200000] the first phase");
+	put_line(500 * PERIOD, "<b>console</b></script>");
+	put_line(800 * PERIOD, "\033[1mthe last phase\033[0m");
 	for (size_t i = 0; i < HOSTILE; i++) {
 		put_symbol(FXT_SYMBOL_KERNEL, KERNEL + i * FUNCTION_BYTES, hostile_names[i]);
 		put_symbol(FXT_SYMBOL_FILE, PROGRAM + i * FUNCTION_BYTES, hostile_names[i]);
@@ -228,6 +235,12 @@ static void write_large(uint64_t count)
 		}
 		put_sample(i % 4, (i / 4 + 1) * PERIOD, FXT_MODE_GUEST_KERNEL, process, stack,
 			   LARGE_DEPTH, LARGE_DEPTH - 12, 0);
+		/* A guest that talks: 20 lines a second. */
+		if (i % 200 == 0) {
+			snprintf(name, sizeof(name), "[%llu] a line of the console",
+				 (unsigned long long)i);
+			put_line((i / 4 + 1) * PERIOD, name);
+		}
 	}
 	for (size_t i = 0; i < LARGE_FUNCTIONS; i++) {
 		snprintf(name, sizeof(name), "some_kernel_function_%zu", i);

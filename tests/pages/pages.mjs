@@ -465,6 +465,71 @@ await test("a range by keyboard, and by numbers", async () => {
 	await close(page);
 });
 
+/* Where the mark of a console line is, in the row of marks. */
+const markAt = (page, index) => page.evaluate((number) => {
+	const {timeline} = window.guestprof, area = timeline.canvas.getBoundingClientRect();
+	return [area.left + timeline.x(timeline.console.marks[number].time), area.top + 30];
+}, index);
+
+await test("console lines are marks: selected by mouse, keys and list, a phase between two of them", async () => {
+	const page = await open(timelinePage), line = () => page.locator("#line").textContent();
+	equal(await line(), "no line selected", "at first");
+	await page.mouse.move(...await markAt(page, 1));
+	check((await page.locator("#tip").innerText()).includes("<b>console</b></script>"), "its text");
+	await page.mouse.click(...await markAt(page, 1));
+	equal(await line(), "0.499000 s  <b>console</b></script>", "by mouse");
+	equal(await windowOf(page).then(([from]) => from), 0, "no zoom");
+	await page.screenshot({path: join(shots, "timeline-mark.png")});
+	await page.focus("#lanes");
+	await page.keyboard.press(".");
+	equal(await line(), "0.799000 s  the last phase", "the next one, without its escape sequences");
+	await page.keyboard.press(".");
+	equal(await line(), "0.799000 s  the last phase", "it is the last one");
+	await page.keyboard.press(",");
+	await page.keyboard.press(",");
+	equal(await line(), "0.199000 s  [    0.200000] the first phase", "back");
+	await page.keyboard.press("n");
+	await page.waitForFunction(() => window.guestprof.explorer.state.t);
+	let [from, to] = await windowOf(page);
+	check(Math.abs(from - 199) < .1 && Math.abs(to - 499) < .1, `up to the next line: ${from} to ${to}`);
+	check(await page.evaluate(() => window.guestprof.explorer.view.root.total <
+		window.guestprof.profile.files[0].running), "the flame graph of that phase");
+	await page.goBack();
+	await page.waitForFunction(() => !window.guestprof.explorer.state.t);
+	await page.mouse.click(...await markAt(page, 1));
+	await page.keyboard.down("Shift");
+	await page.mouse.click(...await markAt(page, 2));
+	await page.keyboard.up("Shift");
+	await page.waitForFunction(() => window.guestprof.explorer.state.t);
+	[from, to] = await windowOf(page);
+	check(Math.abs(from - 499) < .1 && Math.abs(to - 799) < .1, `between two lines: ${from} to ${to}`);
+	await page.click("#lines summary");
+	const rows = page.locator("#lines tbody tr");
+	await rows.first().waitFor();
+	equal(await rows.count(), 2, "lines in the range");
+	await rows.nth(0).locator("button").click();
+	check((await line()).includes("<b>console"), "by the list");
+	await page.screenshot({path: join(shots, "timeline-lines.png")});
+	/* Selected from outside the window: it comes into view. */
+	await page.keyboard.press("Escape");
+	await page.focus("#lanes");
+	await page.keyboard.press(",");
+	[from, to] = await windowOf(page);
+	check(from <= 199 && to >= 199, `in view: ${from} to ${to}`);
+	await close(page);
+});
+
+await test("the lines of a guest that talks are thinned out and listed in part", async () => {
+	const page = await open(join(work, "large-timeline.html"));
+	check(await page.evaluate(() => window.guestprof.timeline.console.marks.length) <= 5000, "marks");
+	check((await page.locator("#facts").innerText()).includes("5,000"), "console lines in the header");
+	await page.click("#lines summary");
+	await page.locator("#lines tbody tr").first().waitFor();
+	equal(await page.locator("#lines tbody tr").count(), 400, "listed");
+	await page.screenshot({path: join(shots, "timeline-many-lines.png")});
+	await close(page);
+});
+
 await test("a lane says who ran, and where ticks were dropped", async () => {
 	const page = await open(timelinePage), tipAt = async (ms, lane) => {
 		const place = await page.evaluate(([at, row]) => {

@@ -267,6 +267,13 @@ Test(console, lines_are_given_with_the_time_of_their_first_byte, .timeout = 10)
 	guest_prints(longest);
 	guest_prints("\n");
 	cr_assert_eq(strlen(lines), CONSOLE_LINE_MAX + 1);
+	lines[0] = 0;
+	guest_prints("login: ");
+	cr_assert_str_empty(lines);
+	console_finish(console);
+	cr_assert_str_eq(lines, "login: |", "a prompt has no line end");
+	console_finish(console);
+	cr_assert_str_eq(lines, "login: |", "once");
 	stop();
 }
 

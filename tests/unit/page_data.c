@@ -80,6 +80,109 @@ static const struct page_node *node_of(const struct page_data *data, const char 
 	return NULL;
 }
 
+static void add_line(struct file *file, uint64_t time, const char *text)
+{
+	struct fxt_log line = {.timestamp = time,
+			       .thread = {FXT_VCPU_PROCESS, FXT_VCPU_PROCESS, 0},
+			       .text = fxt_text(text)};
+
+	add_words(file, fxt_encode_log(&line, next_word(file), room(file)));
+}
+
+static const char *mark_text(const struct page_data *data, size_t mark)
+{
+	static char text[PAGE_NAME_MAX + 8];
+	const struct frame *frame = &data->frames.entries[data->marks.entries[mark].frame];
+
+	return page_print_name(frame->name, frame->name_bytes, text);
+}
+
+Test(page_data, console_lines_are_marks_by_time_without_control_characters)
+{
+	static const uint64_t stack[] = {KERNEL + 0x10};
+	char longest[401];
+	struct page_data *data;
+	struct written json;
+	struct file file;
+
+	memset(longest, 'x', 400);
+	longest[400] = 0;
+	begin(&file);
+	add_stack(&file, 0, 100, stack, 1);
+	add_stack(&file, 0, 1100, stack, 1);
+	add_line(&file, 500, "second \033[0;32mOK\033[0m\tdone\r");
+	add_line(&file, 200, evil);
+	add_line(&file, 600, "\033[2J\033");
+	add_line(&file, 9000, longest);
+	data = fold(&file, true, PAGE_NODES_MAX, NULL);
+	cr_assert_eq(data->marks.count, 3, "one has nothing to see");
+	cr_assert_eq(data->marks.all, 3);
+	cr_assert_eq(data->marks.entries[0].time_ns, 200);
+	cr_assert_str_eq(mark_text(data, 1), "second OK done");
+	cr_assert_eq(strlen(mark_text(data, 2)), PAGE_MARK_TEXT_MAX);
+	cr_assert(strstr(mark_text(data, 2), "x..."));
+	json = write_json(data);
+	cr_assert(has(&json, "\"markCount\":3,\"marks\":[[100,"));
+	cr_assert(has(&json, ",[1000,"), "the last words are at the edge");
+	cr_assert(!has(&json, "<") && !has(&json, ">") && !has(&json, "&"));
+	free(json.text);
+	finish(&file, data);
+}
+
+Test(page_data, marks_are_those_of_the_chosen_range)
+{
+	static const uint64_t stack[] = {KERNEL + 0x10};
+	struct filter filter = {.from_ns = 100, .to_ns = 300};
+	struct page_data *data;
+	struct file file;
+
+	begin(&file);
+	add_stack(&file, 0, 1000, stack, 1);
+	add_stack(&file, 0, 1250, stack, 1);
+	add_line(&file, 1099, "before");
+	add_line(&file, 1100, "first");
+	add_line(&file, 1299, "last");
+	add_line(&file, 1300, "behind");
+	data = fold(&file, true, PAGE_NODES_MAX, &filter);
+	cr_assert_eq(data->marks.count, 2);
+	cr_assert_str_eq(mark_text(data, 0), "first");
+	cr_assert_str_eq(mark_text(data, 1), "last");
+	finish(&file, data);
+}
+
+/* A burst of lines must not cost the quiet time its few. */
+Test(page_data, too_many_marks_are_thinned_out_evenly)
+{
+	enum { BURST = 200, QUIET = 8, MOST = 40 };
+	struct page_marks marks;
+	struct frames frames;
+	struct file file;
+	size_t quiet = 0;
+
+	begin(&file);
+	for (uint64_t i = 0; i < BURST; i++)
+		add_line(&file, 1000 + i, "burst");
+	for (uint64_t i = 0; i < QUIET; i++)
+		add_line(&file, 2000 + i * 1000, "quiet");
+	open_trace(&file);
+	cr_assert_eq(frames_init(&frames, NULL), GP_OK);
+	cr_assert(page_marks_read(&trace, NULL, MOST, &frames, &marks));
+	cr_assert_eq(marks.all, BURST + QUIET);
+	cr_assert_leq(marks.count, MOST);
+	cr_assert_geq(marks.count, MOST - 2, "%zu", marks.count);
+	for (size_t i = 0; i < marks.count; i++) {
+		quiet += marks.entries[i].time_ns >= 2000;
+		cr_assert(!i || marks.entries[i].time_ns >= marks.entries[i - 1].time_ns);
+	}
+	cr_assert_eq(quiet, QUIET);
+	free(marks.entries);
+	cr_assert(page_marks_read(&trace, NULL, 1, &frames, &marks));
+	cr_assert_leq(marks.count, 1);
+	free(marks.entries);
+	frames_deinit(&frames);
+	end(&file);
+}
+
 Test(page_data, folds_equal_stacks_and_adds_up_their_ticks)
 {
 	static const uint64_t deep[] = {KERNEL + 0x210, KERNEL + 0x10}, flat[] = {KERNEL + 0x20};

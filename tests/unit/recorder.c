@@ -167,6 +167,39 @@ Test(recorder, the_end_says_why_and_the_totals_are_those_of_the_samples)
 	trace_close(&trace);
 }
 
+Test(recorder, console_lines_are_in_the_file_and_what_has_no_room_is_told)
+{
+	struct recorder_config config = config_for(file);
+	struct recorder_summary summary;
+	struct recorder *recorder;
+	uint64_t lines = 0, lost;
+
+	cr_assert_eq(recorder_start(&config, &recorder, NULL), GP_OK);
+	look();
+	cr_assert_eq(trace.info.console_lines, 0);
+	trace_close(&trace);
+	recorder_note_line(recorder, 5, "guest started", 13);
+	wait_for_size(file_size() + 8);
+	/* While it runs: a killed recorder's file says as much. More than one turn can take. */
+	do {
+		recorder_note_line(recorder, 6 + lines, "too much", 8);
+		look();
+		lost = trace.info.console_lost;
+		trace_close(&trace);
+		for (int i = 0; i < 10000; i++, lines++)
+			recorder_note_line(recorder, 6 + lines, "too much", 8);
+		lines++;
+	} while (!lost);
+	recorder_finish(recorder, "tested", &summary);
+	cr_assert_eq(summary.console.lines + summary.console.lost, lines + 1);
+	look();
+	cr_assert(trace.info.complete && !trace.info.bad_records);
+	cr_assert_eq(trace.info.console_lines, summary.console.lines);
+	cr_assert_eq(trace.info.console_lost, summary.console.lost);
+	cr_assert_eq(trace.info.console_cut, 0);
+	trace_close(&trace);
+}
+
 /* A disk that is full at any moment: the limit on the size of files makes write() fail. */
 Test(recorder, a_failed_write_leaves_whole_records_and_says_so)
 {

@@ -18,6 +18,7 @@ ASSET(page_profile_js, "profile.js");
 ASSET(page_flame_js, "flame.js");
 ASSET(page_explorer_js, "explorer.js");
 ASSET(page_flamegraph_js, "flamegraph.js");
+ASSET(page_console_js, "console.js");
 ASSET(page_timeline_js, "timeline.js");
 ASSET(page_lanes_html, "lanes.html");
 ASSET(page_lane_keys_html, "lane_keys.html");

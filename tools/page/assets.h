@@ -8,6 +8,7 @@ extern const char page_profile_js[];
 extern const char page_flame_js[];
 extern const char page_explorer_js[];
 extern const char page_flamegraph_js[];
+extern const char page_console_js[];
 extern const char page_timeline_js[];
 extern const char page_lanes_html[];
 extern const char page_lane_keys_html[];

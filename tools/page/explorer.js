@@ -23,6 +23,9 @@ function showHeader(profile) {
 	const sum = unfinished.reduce((total, [ticks]) => total + ticks, 0);
 	facts.push(["unfinished stacks", sum ? `${percent(sum, file.running)} (` + unfinished.map(
 		([ticks, name]) => `${name} ${percent(ticks, file.running)}`).join(", ") + ")" : "none"]);
+	if (file.consoleLines || file.consoleLost)
+		facts.push(["console lines", count(file.consoleLines) +
+			(file.consoleLost ? ` (${count(file.consoleLost)} left out)` : "")]);
 	if (file.endReason)
 		facts.push(["ended", file.endReason]);
 	element("facts").replaceChildren(...facts.map(([name, value]) => {

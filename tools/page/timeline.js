@@ -56,14 +56,14 @@ class Timeline {
 		this.end = Math.max(1, file.durationNs / this.unit);
 		this.lanes = data.lanes.map((lane) => new Lane(lane, this.periodUnits));
 		this.drops = data.drops;
-		this.marks = data.marks.map(([time, name]) => [time, data.names[name]]);
 		this.window = [0, this.end];
 		this.dragging = null;
 		this.box = element("lanes");
 		this.canvas = this.box.querySelector("canvas");
 		this.spacer = this.box.querySelector(".spacer");
 		this.context = this.canvas.getContext("2d");
-		this.head = AXIS + (this.marks.length ? MARK_ROW : 0);
+		this.console = new Console(this, data);
+		this.head = AXIS + (data.marks.length ? MARK_ROW : 0);
 		this.numberProcesses();
 		this.listen();
 		explorer.onState = (state) => this.take(state);
@@ -113,6 +113,7 @@ class Timeline {
 		element("from").value = (begin / 1e9).toFixed(6);
 		element("to").value = (end / 1e9).toFixed(6);
 		element("whole").disabled = !state.t;
+		this.console.take(state);
 		this.draw();
 		this.showProcesses();
 	}
@@ -130,11 +131,13 @@ class Timeline {
 				ticks[lane.cell[i]] += lane.ticks[i];
 		return ticks;
 	}
-	go(window, quietly) {
+	windowState(window) {
 		const [from, to] = this.clamp(window);
 		const whole = from <= 0 && to >= this.end;
-		this.explorer.change({z: "", t: whole ? ""
-			: `${Math.floor(from * this.unit)}-${Math.ceil(to * this.unit)}`}, quietly);
+		return {z: "", t: whole ? "" : `${Math.floor(from * this.unit)}-${Math.ceil(to * this.unit)}`};
+	}
+	go(window, quietly) {
+		this.explorer.change(this.windowState(window), quietly);
 	}
 	scale(factor, around, quietly) {
 		const [from, to] = this.window;
@@ -151,7 +154,10 @@ class Timeline {
 	listen() {
 		const {canvas, box} = this;
 		canvas.addEventListener("mousedown", (event) => {
-			if (event.button === 0)
+			const mark = event.button === 0 ? this.markAt(event) : -1;
+			if (mark >= 0)
+				this.console.choose(mark, event.shiftKey);
+			else if (event.button === 0)
 				this.dragging = [this.time(event), this.time(event), event.clientX];
 		});
 		addEventListener("mousemove", (event) => {
@@ -170,7 +176,12 @@ class Timeline {
 		});
 		canvas.addEventListener("mousemove", (event) => this.hover(event));
 		canvas.addEventListener("mouseleave", () => { element("tip").hidden = true; });
-		canvas.addEventListener("dblclick", (event) => this.scale(.25, this.time(event)));
+		canvas.addEventListener("dblclick", (event) => {
+			if (this.markAt(event) >= 0)
+				this.console.zoom();
+			else
+				this.scale(.25, this.time(event));
+		});
 		canvas.addEventListener("wheel", (event) => {
 			if (event.ctrlKey || event.shiftKey || !event.deltaY)
 				return;
@@ -202,6 +213,9 @@ class Timeline {
 			"ArrowLeft": () => this.move(-width),
 			"ArrowRight": () => this.move(width),
 			"Home": () => this.go([0, this.end]),
+			",": () => this.console.step(-1),
+			".": () => this.console.step(1),
+			"n": () => this.console.zoom(),
 		};
 		if (!actions[event.key])
 			return;
@@ -215,10 +229,17 @@ class Timeline {
 		const [from, to] = this.window;
 		return LANE_LABEL + (time - from) / (to - from) * this.plot;
 	}
-	time(event) {
-		const area = this.canvas.getBoundingClientRect(), [from, to] = this.window;
-		const part = (event.clientX - area.left - LANE_LABEL) / this.plot;
+	timeAt(x) {
+		const [from, to] = this.window, part = (x - LANE_LABEL) / this.plot;
 		return from + Math.min(Math.max(part, 0), 1) * (to - from);
+	}
+	time(event) {
+		return this.timeAt(event.clientX - this.canvas.getBoundingClientRect().left);
+	}
+	/* The line whose mark is under the pointer, in the row of marks, or -1. */
+	markAt(event) {
+		const area = this.canvas.getBoundingClientRect(), y = event.clientY - area.top;
+		return y >= AXIS && y < this.head ? this.console.at(event.clientX - area.left) : -1;
 	}
 	draw() {
 		const {box, canvas, context} = this, width = box.clientWidth;
@@ -353,19 +374,7 @@ class Timeline {
 			context.fillStyle = this.ink(true);
 			context.fillText(text, Math.max(4, x - wide / 2), 9);
 		}
-		let free = LANE_LABEL;
-		for (const [time, text] of this.marks) {
-			if (time < from || time > to)
-				continue;
-			const x = this.x(time);
-			context.fillStyle = this.ink(true);
-			context.fillRect(x, AXIS, 1, height);
-			if (x < free)
-				continue;
-			const label = text.length > 40 ? `${text.slice(0, 39)}…` : text;
-			context.fillText(label, x + 3, AXIS + MARK_ROW / 2);
-			free = x + context.measureText(label).width + 12;
-		}
+		this.console.draw(context, height);
 	}
 	drawDrag(height) {
 		const {context} = this, [left, right] = this.dragging.slice(0, 2).map((time) => this.x(time))
@@ -378,6 +387,10 @@ class Timeline {
 		const row = Math.floor((event.clientY - area.top + this.box.scrollTop - this.head) / LANE);
 		const lane = this.lanes[row], time = this.time(event);
 		const i = lane ? lane.first(time) : -1;
+		if (!this.dragging && this.markAt(event) >= 0) {
+			this.console.hover(event.clientX - area.left, event);
+			return;
+		}
 		if (this.dragging || !lane || event.clientX - area.left < LANE_LABEL ||
 		    event.clientY - area.top < this.head) {
 			element("tip").hidden = true;
