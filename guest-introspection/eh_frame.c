@@ -18,7 +18,7 @@ void eh_frame_deinit(struct eh_frame *table)
 	free(table->addresses);
 	free(table->numbers);
 	free(table->rules);
-	free(table->blocks);
+	address_index_deinit(&table->index);
 	eh_frame_init(table);
 }
 
@@ -216,28 +216,10 @@ static void sort_rows(struct eh_frame_builder *builder)
 	}
 }
 
-static gp_status_t make_blocks(struct eh_frame *table)
+/* No more than two for each row: where rows are far apart, small blocks are wasted. */
+static uint32_t block_limit(uint32_t row_count)
 {
-	uint64_t size = (uint64_t)table->addresses[table->row_count - 1] + 1;
-	uint32_t row = 0;
-
-	table->block_shift = BLOCK_SHIFT;
-	while ((size >> table->block_shift) + 2 > BLOCK_LIMIT ||
-	       (size >> table->block_shift) > 2 * (uint64_t)table->row_count)
-		table->block_shift++;
-	table->block_count = (uint32_t)(size >> table->block_shift) + 1;
-	table->blocks = malloc(((size_t)table->block_count + 1) * sizeof(*table->blocks));
-	if (!table->blocks)
-		return GP_ERR_NO_MEMORY;
-	for (uint32_t block = 0; block < table->block_count; block++) {
-		uint64_t first = (uint64_t)block << table->block_shift;
-
-		while (row + 1 < table->row_count && table->addresses[row + 1] <= first)
-			row++;
-		table->blocks[block] = row;
-	}
-	table->blocks[table->block_count] = table->row_count - 1;
-	return GP_OK;
+	return row_count < BLOCK_LIMIT / 2 ? 2 * row_count + 1 : BLOCK_LIMIT;
 }
 
 /* Makes the table of what was built. */
@@ -266,8 +248,11 @@ static gp_status_t finish(struct eh_frame_builder *builder, struct eh_frame *tab
 		table->addresses[count] = address;
 		table->numbers[count++] = number;
 	}
+	/* It is so already, unless there were more rows than are kept. */
+	table->numbers[count - 1] = 0;
 	table->row_count = count;
-	return make_blocks(table);
+	return address_index_make(table->addresses, table->row_count, BLOCK_SHIFT,
+				  block_limit(table->row_count), &table->index);
 }
 
 static uint64_t lowest_address(const struct elf_image *image)
@@ -381,22 +366,11 @@ const struct eh_frame_rule *eh_frame_find(const struct eh_frame *table, uint64_t
 {
 	uint64_t relative = address - table->base;
 	const struct eh_frame_rule *rule;
-	uint32_t low;
-	uint32_t high;
 
-	if (table->row_count == 0 || relative < table->addresses[0] ||
-	    relative >> table->block_shift >= table->block_count)
+	/* Behind the last function there is a row that says so. */
+	if (table->row_count == 0 || relative < table->addresses[0] || relative > UINT32_MAX)
 		return NULL;
-	low = table->blocks[relative >> table->block_shift];
-	high = table->blocks[(relative >> table->block_shift) + 1];
-	while (low < high) {
-		uint32_t middle = low + (high - low + 1) / 2;
-
-		if (table->addresses[middle] <= relative)
-			low = middle;
-		else
-			high = middle - 1;
-	}
-	rule = &table->rules[table->numbers[low]];
+	rule = &table->rules[table->numbers[address_index_find(&table->index, table->addresses,
+							       (uint32_t)relative)]];
 	return rule->kind == EH_FRAME_NO_RULE ? NULL : rule;
 }

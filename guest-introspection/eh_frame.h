@@ -13,6 +13,7 @@
 #define GUEST_INTROSPECTION_EH_FRAME_H
 
 #include "base/error.h"
+#include "guest-introspection/address_index.h"
 #include "guest-introspection/elf_image.h"
 #include "guest-introspection/file_source.h"
 #include "guest-introspection/guest_cpu.h"
@@ -55,9 +56,7 @@ struct eh_frame {
 	uint32_t *addresses;
 	uint16_t *numbers; /* rule of each row */
 	struct eh_frame_rule *rules;
-	uint32_t *blocks; /* the last row at or before each block's first byte; one block more */
-	uint32_t block_count;
-	unsigned block_shift;
+	struct address_index index; /* of `addresses` */
 	uint32_t function_count;
 	/* All that the file has was at hand. If not, it may be worth reading again later. */
 	bool complete;

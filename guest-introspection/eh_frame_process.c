@@ -127,8 +127,7 @@ static struct file *find_file(struct eh_frame_files *files, const struct identit
 static size_t size_of(const struct eh_frame *table)
 {
 	return table->row_count * (sizeof(*table->addresses) + sizeof(*table->numbers)) +
-	       table->rule_count * sizeof(*table->rules) +
-	       table->block_count * sizeof(*table->blocks);
+	       table->rule_count * sizeof(*table->rules) + address_index_bytes(&table->index);
 }
 
 /* The rules of the file in `source`: those that are there, unless reading again gives more. A file

@@ -22,7 +22,7 @@ static void table_deinit(struct orc_table *table)
 {
 	free(table->addresses);
 	free(table->entries);
-	free(table->blocks);
+	address_index_deinit(&table->index);
 	*table = (struct orc_table){0};
 }
 
@@ -160,29 +160,6 @@ static gp_status_t sort(struct orc_table *table)
 	return GP_OK;
 }
 
-static gp_status_t make_blocks(struct orc_table *table)
-{
-	uint64_t size = (uint64_t)table->addresses[table->count - 1] + 1;
-	uint32_t entry = 0;
-
-	table->block_shift = BLOCK_SHIFT;
-	while ((size >> table->block_shift) + 2 > BLOCK_LIMIT)
-		table->block_shift++;
-	table->block_count = (uint32_t)(size >> table->block_shift) + 1;
-	table->blocks = malloc(((size_t)table->block_count + 1) * sizeof(*table->blocks));
-	if (!table->blocks)
-		return GP_ERR_NO_MEMORY;
-	for (uint32_t block = 0; block < table->block_count; block++) {
-		uint64_t first = (uint64_t)block << table->block_shift;
-
-		while (entry + 1 < table->count && table->addresses[entry + 1] <= first)
-			entry++;
-		table->blocks[block] = entry;
-	}
-	table->blocks[table->block_count] = table->count - 1;
-	return GP_OK;
-}
-
 struct range {
 	uint64_t start;
 	uint64_t end;
@@ -230,7 +207,8 @@ static gp_status_t translate_table(struct orc_table *table, enum orc_format form
 	table->end = text->end;
 	status = sort(table);
 	if (status == GP_OK)
-		status = make_blocks(table);
+		status = address_index_make(table->addresses, table->count, BLOCK_SHIFT,
+					    BLOCK_LIMIT, &table->index);
 	return status == GP_OK ? GP_OK : error_set(error, status, "no memory for the ORC table");
 }
 
@@ -433,24 +411,10 @@ gp_status_t orc_add_module(struct orc *orc, const struct guest_memory *memory,
 static const struct orc_entry *find_in(const struct orc_table *table, uint64_t address)
 {
 	uint32_t wanted = (uint32_t)(address - table->start);
-	uint32_t block = wanted >> table->block_shift;
-	uint32_t low;
-	uint32_t high;
 
-	if (block >= table->block_count)
-		block = table->block_count - 1;
-	low = table->blocks[block];
-	high = block + 1 == table->block_count ? table->count - 1 : table->blocks[block + 1];
-	/* The last place at or before the address; the one at `low` is, but for the first. */
-	while (low < high) {
-		uint32_t middle = low + (high - low + 1) / 2;
-
-		if (table->addresses[middle] <= wanted)
-			low = middle;
-		else
-			high = middle - 1;
-	}
-	return table->addresses[low] <= wanted ? &table->entries[low] : NULL;
+	return wanted < table->addresses[0] ? NULL
+					    : &table->entries[address_index_find(
+						      &table->index, table->addresses, wanted)];
 }
 
 const struct orc_entry *orc_find(const struct orc *orc, uint64_t address)

@@ -11,6 +11,7 @@
 #define GUEST_INTROSPECTION_ORC_H
 
 #include "base/error.h"
+#include "guest-introspection/address_index.h"
 #include "guest-introspection/guest_memory.h"
 #include "guest-introspection/symbol_table.h"
 #include "guest-introspection/translate.h"
@@ -70,11 +71,9 @@ struct orc_table {
 	uint64_t start; /* linear address of the first entry */
 	uint64_t end;   /* behind the last address that the entries speak for */
 	uint32_t count;
-	uint32_t block_count;
-	unsigned block_shift;
 	uint32_t *addresses; /* from `start` */
 	struct orc_entry *entries;
-	uint32_t *blocks; /* the last entry at or before each block's first byte; one block more */
+	struct address_index index; /* of `addresses` */
 };
 
 struct orc {

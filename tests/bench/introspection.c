@@ -254,7 +254,7 @@ static void measure_stacks(const char *name, double copy)
 	       name, median(prepare, ROUNDS) / 1e6, prepare[ROUNDS / 2] / copy,
 	       linux_stack_orc(kernel.stack)->kernel.count,
 	       (linux_stack_orc(kernel.stack)->kernel.count * 10.0 +
-		linux_stack_orc(kernel.stack)->kernel.block_count * 4.0) /
+		(double)address_index_bytes(&linux_stack_orc(kernel.stack)->kernel.index)) /
 		       (1 << 20),
 	       (double)kernel_frames / count, (double)user_frames / count, median(times, ROUNDS),
 	       median(times, ROUNDS) / copy, (double)reads / count);

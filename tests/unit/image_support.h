@@ -80,6 +80,26 @@ static inline FILE *image_fopen(const char *image, const char *file)
 	return fopen(path, "re");
 }
 
+/* A symbol as the guest's own /proc/kallsyms says it is. */
+struct image_symbol {
+	uint64_t start;
+	char kind;
+	char name[512];
+};
+
+/* For qsort(). */
+static inline int image_symbol_compare(const void *left, const void *right)
+{
+	const struct image_symbol *a = left;
+	const struct image_symbol *b = right;
+	int order;
+
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	order = strcmp(a->name, b->name);
+	return order ? order : a->kind - b->kind;
+}
+
 /* CPU time of this process. */
 static inline double seconds_used(void)
 {

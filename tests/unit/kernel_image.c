@@ -6,57 +6,17 @@
 #include "guest-introspection/linux_kernel.h"
 #include "guest-introspection/linux_stack.h"
 #include "guest-introspection/unwind.h"
-#include "tests/image_memory.h"
+#include "tests/unit/image_support.h"
 
 #include <criterion/criterion.h>
-#include <dirent.h>
-
-#define NAME_LENGTH 64
-#define IMAGE_LIMIT 32
-
-/* Fills `names` with the images present; skips the test when there are none. */
-static unsigned list_images(char names[IMAGE_LIMIT][NAME_LENGTH])
-{
-	DIR *directory = opendir(IMAGE_DIRECTORY);
-	struct dirent *entry;
-	unsigned count = 0;
-
-	while (directory && count < IMAGE_LIMIT && (entry = readdir(directory)))
-		if (entry->d_name[0] != '.')
-			snprintf(names[count++], NAME_LENGTH, "%.63s", entry->d_name);
-	if (directory)
-		closedir(directory);
-	if (count == 0)
-		cr_skip_test("no memory images in " IMAGE_DIRECTORY
-			     ": run tests/images/make-image.sh");
-	return count;
-}
-
-struct truth {
-	uint64_t start;
-	char kind;
-	char name[512];
-};
-
-static int compare_truth(const void *left, const void *right)
-{
-	const struct truth *a = left;
-	const struct truth *b = right;
-	int order;
-
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	order = strcmp(a->name, b->name);
-	return order ? order : a->kind - b->kind;
-}
 
 /* vmlinux's symbols as the guest printed them. */
-static struct truth *read_truth(const char *image, size_t *count)
+static struct image_symbol *read_truth(const char *image, size_t *count)
 {
 	char path[256];
 	char line[1024];
 	size_t room = 1 << 18;
-	struct truth *truth = calloc(room, sizeof(*truth));
+	struct image_symbol *truth = calloc(room, sizeof(*truth));
 	FILE *file;
 
 	snprintf(path, sizeof(path), IMAGE_DIRECTORY "/%s/kallsyms", image);
@@ -64,7 +24,7 @@ static struct truth *read_truth(const char *image, size_t *count)
 	cr_assert(file && truth, "%s", path);
 	*count = 0;
 	while (fgets(line, sizeof(line), file)) {
-		struct truth *one = &truth[*count];
+		struct image_symbol *one = &truth[*count];
 		unsigned long long start;
 
 		if (strchr(line, '['))
@@ -74,11 +34,12 @@ static struct truth *read_truth(const char *image, size_t *count)
 		cr_assert_lt(++*count, room);
 	}
 	fclose(file);
-	qsort(truth, *count, sizeof(*truth), compare_truth);
+	qsort(truth, *count, sizeof(*truth), image_symbol_compare);
 	return truth;
 }
 
-static const struct truth *truth_find(const struct truth *truth, size_t count, const char *name)
+static const struct image_symbol *truth_find(const struct image_symbol *truth, size_t count,
+					     const char *name)
 {
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(truth[i].name, name) == 0)
@@ -98,8 +59,8 @@ static void find_kernel(const char *name, struct image *image, struct linux_kern
 
 Test(kernel_image, every_kernel_symbol_equals_proc_kallsyms)
 {
-	char names[IMAGE_LIMIT][NAME_LENGTH];
-	unsigned count = list_images(names);
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = image_list(names);
 
 	for (unsigned i = 0; i < count; i++) {
 		struct image image;
@@ -107,8 +68,8 @@ Test(kernel_image, every_kernel_symbol_equals_proc_kallsyms)
 		struct symbol_table table;
 		struct error error = {0};
 		size_t truth_count;
-		AUTO_FREE struct truth *truth = read_truth(names[i], &truth_count);
-		AUTO_FREE struct truth *found = NULL;
+		AUTO_FREE struct image_symbol *truth = read_truth(names[i], &truth_count);
+		AUTO_FREE struct image_symbol *found = NULL;
 
 		find_kernel(names[i], &image, &kernel);
 		cr_assert_eq(linux_kallsyms_read(&image.memory.memory, &kernel, &table, &error),
@@ -123,9 +84,9 @@ Test(kernel_image, every_kernel_symbol_equals_proc_kallsyms)
 			found[k].kind = symbol.kind;
 			snprintf(found[k].name, sizeof(found[k].name), "%s", symbol.name);
 		}
-		qsort(found, table.count, sizeof(*found), compare_truth);
+		qsort(found, table.count, sizeof(*found), image_symbol_compare);
 		for (size_t k = 0; k < table.count; k++)
-			cr_assert_eq(compare_truth(&found[k], &truth[k]), 0,
+			cr_assert_eq(image_symbol_compare(&found[k], &truth[k]), 0,
 				     "%s: %llx %c %s, the guest says %llx %c %s", names[i],
 				     (unsigned long long)found[k].start, found[k].kind,
 				     found[k].name, (unsigned long long)truth[k].start,
@@ -138,15 +99,15 @@ Test(kernel_image, every_kernel_symbol_equals_proc_kallsyms)
 
 Test(kernel_image, the_kernel_is_found_from_each_vcpu_alone)
 {
-	char names[IMAGE_LIMIT][NAME_LENGTH];
-	unsigned count = list_images(names);
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = image_list(names);
 
 	for (unsigned i = 0; i < count; i++) {
 		size_t truth_count;
-		AUTO_FREE struct truth *truth = read_truth(names[i], &truth_count);
-		const struct truth *text = truth_find(truth, truth_count, "_text");
-		const struct truth *text_end = truth_find(truth, truth_count, "_etext");
-		const struct truth *swapper = truth_find(truth, truth_count, "init_top_pgt");
+		AUTO_FREE struct image_symbol *truth = read_truth(names[i], &truth_count);
+		const struct image_symbol *text = truth_find(truth, truth_count, "_text");
+		const struct image_symbol *text_end = truth_find(truth, truth_count, "_etext");
+		const struct image_symbol *swapper = truth_find(truth, truth_count, "init_top_pgt");
 		struct image image;
 		struct linux_kernel all;
 
@@ -178,8 +139,8 @@ Test(kernel_image, the_kernel_is_found_from_each_vcpu_alone)
  * callers as its instructions and theirs prove. */
 Test(kernel_image, no_frame_is_invented)
 {
-	char names[IMAGE_LIMIT][NAME_LENGTH];
-	unsigned count = list_images(names);
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = image_list(names);
 
 	for (unsigned i = 0; i < count; i++) {
 		struct image image;
@@ -219,12 +180,12 @@ Test(kernel_image, no_frame_is_invented)
 
 Test(kernel_image, memory_without_a_kernel_is_refused)
 {
-	char names[IMAGE_LIMIT][NAME_LENGTH];
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
 	struct image image;
 	struct linux_kernel kernel = {.text_base = 42};
 	struct error error;
 
-	list_images(names);
+	image_list(names);
 	cr_assert(image_open(&image, names[0]));
 	cr_assert_eq(linux_kernel_find(&image.memory.memory, image.cpus, 0, &kernel, &error),
 		     GP_ERR_NOT_FOUND);

@@ -20,30 +20,11 @@ static void make_layout(struct prepared_image *image, struct linux_module_layout
 	btf_destroy(btf);
 }
 
-/* A symbol, "ext4_iget [ext4]". */
-struct truth {
-	uint64_t start;
-	char kind; /* lower case */
-	char name[256];
-};
-
-static int compare_truth(const void *left, const void *right)
-{
-	const struct truth *a = left;
-	const struct truth *b = right;
-	int order;
-
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	order = strcmp(a->name, b->name);
-	return order ? order : a->kind - b->kind;
-}
-
 /* What the guest's kallsyms says in brackets, without what is no module's. */
-static struct truth *read_truth(const char *image, size_t *count)
+static struct image_symbol *read_truth(const char *image, size_t *count)
 {
 	const size_t room = 1 << 18;
-	struct truth *truth = calloc(room, sizeof(*truth));
+	struct image_symbol *truth = calloc(room, sizeof(*truth));
 	char line[1024];
 	FILE *file;
 
@@ -51,7 +32,7 @@ static struct truth *read_truth(const char *image, size_t *count)
 	cr_assert(file && truth, "%s", image);
 	*count = 0;
 	while (fgets(line, sizeof(line), file)) {
-		struct truth *one = &truth[*count];
+		struct image_symbol *one = &truth[*count];
 		unsigned long long start;
 		char name[160];
 		char module[64];
@@ -65,14 +46,14 @@ static struct truth *read_truth(const char *image, size_t *count)
 		cr_assert_lt(++*count, room);
 	}
 	fclose(file);
-	qsort(truth, *count, sizeof(*truth), compare_truth);
+	qsort(truth, *count, sizeof(*truth), image_symbol_compare);
 	return truth;
 }
 
 static void compare_symbols(const char *image, const struct symbol_table *table,
-			    const struct truth *truth, size_t count)
+			    const struct image_symbol *truth, size_t count)
 {
-	AUTO_FREE struct truth *found = calloc(table->count + 1, sizeof(*found));
+	AUTO_FREE struct image_symbol *found = calloc(table->count + 1, sizeof(*found));
 
 	for (size_t i = 0; i < table->count; i++) {
 		struct symbol symbol = symbol_table_get(table, i);
@@ -82,9 +63,9 @@ static void compare_symbols(const char *image, const struct symbol_table *table,
 		snprintf(found[i].name, sizeof(found[i].name), "%s", symbol.name);
 		cr_assert_gt(symbol.size, 0);
 	}
-	qsort(found, table->count, sizeof(*found), compare_truth);
+	qsort(found, table->count, sizeof(*found), image_symbol_compare);
 	for (size_t i = 0; i < table->count && i < count; i++)
-		cr_assert_eq(compare_truth(&found[i], &truth[i]), 0,
+		cr_assert_eq(image_symbol_compare(&found[i], &truth[i]), 0,
 			     "%s: %llx %c %s, the guest says %llx %c %s", image,
 			     (unsigned long long)found[i].start, found[i].kind, found[i].name,
 			     (unsigned long long)truth[i].start, truth[i].kind, truth[i].name);
@@ -160,7 +141,7 @@ Test(linux_modules, every_symbol_equals_proc_kallsyms)
 		struct error error = {0};
 		size_t truth_count;
 		size_t expected;
-		AUTO_FREE struct truth *truth = read_truth(names[i], &truth_count);
+		AUTO_FREE struct image_symbol *truth = read_truth(names[i], &truth_count);
 		double begin;
 
 		if (!prepared_image_init(&image, names[i]))
