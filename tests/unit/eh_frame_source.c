@@ -74,9 +74,7 @@ static struct eh_frame table = {.base = 0x1000,
 				.addresses = addresses,
 				.numbers = numbers,
 				.rules = rules,
-				.blocks = blocks,
-				.block_count = 1,
-				.block_shift = 12};
+				.index = {.blocks = blocks, .block_count = 1, .block_shift = 12}};
 static struct eh_frame_mapping mapping;
 static struct eh_frame_source source;
 static struct unwind_program program;
