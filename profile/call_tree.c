@@ -67,10 +67,9 @@ static bool grow(struct call_tree *tree)
 	return true;
 }
 
-/* The child of that frame, made if there is none; CALL_TREE_NONE: no memory. */
-static uint32_t child_of(struct call_tree *tree, uint32_t parent, uint32_t frame)
+uint32_t call_tree_child(struct call_tree *tree, uint32_t node, uint32_t frame)
 {
-	uint64_t key = key_of(parent, frame);
+	uint64_t key = key_of(node, frame);
 	uint32_t child = find_slot(tree, key)->node;
 
 	if (child)
@@ -82,10 +81,10 @@ static uint32_t child_of(struct call_tree *tree, uint32_t parent, uint32_t frame
 	child = (uint32_t)tree->count++;
 	tree->nodes[child] = (struct call_tree_node){
 		.frame = frame,
-		.parent = parent,
-		.next_sibling = tree->nodes[parent].first_child,
+		.parent = node,
+		.next_sibling = tree->nodes[node].first_child,
 	};
-	tree->nodes[parent].first_child = child;
+	tree->nodes[node].first_child = child;
 	*find_slot(tree, key) = (struct call_tree_slot){key, child};
 	return child;
 }
@@ -100,7 +99,7 @@ uint32_t call_tree_add(struct call_tree *tree, const uint32_t *path, size_t dept
 	while (at < depth && at < tree->last_depth && tree->nodes[tree->last[at]].frame == path[at])
 		node = tree->last[at++];
 	for (; at < depth; at++) {
-		node = child_of(tree, node, path[at]);
+		node = call_tree_child(tree, node, path[at]);
 		if (!node)
 			break;
 		tree->last[at] = node;

@@ -50,6 +50,9 @@ struct call_tree {
 gp_status_t call_tree_init(struct call_tree *tree, struct error *error);
 void call_tree_deinit(struct call_tree *tree);
 
+/* The child of `node` with that frame, made if there is none. CALL_TREE_NONE: no memory. */
+uint32_t call_tree_child(struct call_tree *tree, uint32_t node, uint32_t frame);
+
 /* `path`: frames, outermost first, at most CALL_TREE_DEPTH_MAX; what is deeper is left out. Returns
  * the node that the ticks were added to; the root as well when there is no memory. */
 uint32_t call_tree_add(struct call_tree *tree, const uint32_t *path, size_t depth, uint64_t ticks);

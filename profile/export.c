@@ -106,11 +106,34 @@ gp_status_t export_begin_tree(struct export *export, struct error *error)
 	if (!tree)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory");
 	status = call_tree_init(tree, error);
-	if (status)
+	if (!status)
+		status = stacks_init(&export->stacks, export->trace, export->frames, tree, error);
+	if (status) {
+		call_tree_deinit(tree);
 		free(tree);
-	else
-		export->state = tree;
-	return status;
+		return status;
+	}
+	export->state = tree;
+	return GP_OK;
+}
+
+void export_fold(struct export *export, const enum frame_owner *owners, size_t owner_count,
+		 const struct merge_entry *entry)
+{
+	uint32_t path[OWNERS];
+
+	for (size_t i = 0; i < owner_count && i < OWNERS; i++)
+		path[i] = frames_of_owner(export->frames, export->trace, &entry->sample, owners[i]);
+	if (!export->frames->failed)
+		stacks_add(&export->stacks, path, owner_count, &entry->sample, entry->ticks);
+}
+
+void export_release_tree(struct export *export)
+{
+	if (export->state)
+		call_tree_deinit(export->state);
+	free(export->state);
+	stacks_deinit(&export->stacks);
 }
 
 size_t export_path(struct export *export, const struct fxt_sample *sample,

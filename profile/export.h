@@ -12,6 +12,7 @@
 
 #include "profile/merge.h"
 #include "profile/profile.h"
+#include "profile/stacks.h"
 
 struct export;
 
@@ -44,6 +45,7 @@ struct export
 	FILE *to;
 	const struct export_format *format;
 	void *state;
+	struct stacks stacks; /* of export_begin_tree() */
 	struct profile_totals totals;
 	uint64_t lost; /* ticks, as far as the filter takes them */
 };
@@ -74,9 +76,16 @@ void export_find_task(const struct export *export, const struct fxt_sample *samp
 size_t export_path(struct export *export, const struct fxt_sample *sample,
 		   uint32_t path[FXT_SAMPLE_DEPTH_MAX]);
 
-/* The beginning of a format that folds: export->state is an empty call tree, to be deinited and
- * freed by its end. GP_ERR_NO_MEMORY. */
+/* For a format that folds: as its `begin`; export->state is an empty call tree. GP_ERR_NO_MEMORY.
+ */
 gp_status_t export_begin_tree(struct export *export, struct error *error);
+
+/* Adds a sample to that tree, below what it belongs to. Failures are kept in frames and tree. */
+void export_fold(struct export *export, const enum frame_owner *owners, size_t owner_count,
+		 const struct merge_entry *entry);
+
+/* As its `release`. */
+void export_release_tree(struct export *export);
 
 /* Where a frame's code comes from, as other tools name files, without blanks: "[kernel.kallsyms]"
  * ... */

@@ -1,6 +1,7 @@
 #include "profile/profile.h"
 
 #include "base/container.h"
+#include "profile/stacks.h"
 
 void profile_count(struct profile_totals *totals, const struct fxt_sample *sample, uint64_t ticks,
 		   bool taken)
@@ -19,27 +20,32 @@ void profile_count(struct profile_totals *totals, const struct fxt_sample *sampl
 	totals->ends[sample->stack_end < FRAMES_ENDS ? sample->stack_end : 0] += ticks;
 }
 
-static void add_sample(struct trace *trace, const struct profile_options *options,
-		       struct frames *frames, struct call_tree *tree, struct profile_totals *totals,
-		       const struct fxt_sample *sample, uint64_t ticks)
+static void add_sample(struct stacks *stacks, const struct profile_options *options,
+		       struct profile_totals *totals, const struct fxt_sample *sample,
+		       uint64_t ticks)
 {
-	uint32_t path[CALL_TREE_DEPTH_MAX];
+	struct frames *frames = stacks->frames;
+	uint32_t path[ARRAY_SIZE(options->owners) + 1];
 	bool running = sample_is_running(sample);
 	size_t depth = 0;
+	uint32_t node;
 
 	if (!running && !options->idle)
 		return;
 	for (; depth < options->owner_count; depth++)
-		path[depth] = frames_of_owner(frames, trace, sample, options->owners[depth]);
+		path[depth] =
+			frames_of_owner(frames, stacks->trace, sample, options->owners[depth]);
 	if (!running)
-		path[depth++] = frames_of_owner(frames, trace, sample, OWNER_MODE);
-	for (size_t i = running ? sample->depth : 0; i > 0; i--)
-		path[depth++] = frames_of_address(frames, trace, sample, i - 1);
+		path[depth++] = frames_of_owner(frames, stacks->trace, sample, OWNER_MODE);
 	if (frames->failed)
 		return;
-	if (running && frames->entries[path[depth - 1]].is_unnamed)
+	if (!running) {
+		call_tree_add(stacks->tree, path, depth, ticks);
+		return;
+	}
+	node = stacks_add(stacks, path, depth, sample, ticks);
+	if (node && frames->entries[stacks->tree->nodes[node].frame].is_unnamed)
 		totals->unnamed += ticks;
-	call_tree_add(tree, path, depth, ticks);
 }
 
 gp_status_t profile_read(struct trace *trace, const struct profile_options *options,
@@ -48,10 +54,13 @@ gp_status_t profile_read(struct trace *trace, const struct profile_options *opti
 {
 	struct profile_totals counted = {0};
 	struct fxt_sample sample;
+	struct stacks stacks;
 	uint64_t ticks;
 
 	if (options->owner_count > ARRAY_SIZE(options->owners))
 		return error_set(error, GP_ERR_INVALID_ARGS, "more owners of samples than 4");
+	if (stacks_init(&stacks, trace, frames, tree, error))
+		return GP_ERR_NO_MEMORY;
 	tree->leading = options->owner_count;
 	trace_rewind(trace);
 	while (trace_next_sample(trace, &sample, &ticks)) {
@@ -60,8 +69,9 @@ gp_status_t profile_read(struct trace *trace, const struct profile_options *opti
 
 		profile_count(&counted, &sample, ticks, taken);
 		if (taken)
-			add_sample(trace, options, frames, tree, &counted, &sample, ticks);
+			add_sample(&stacks, options, &counted, &sample, ticks);
 	}
+	stacks_deinit(&stacks);
 	if (!trace->reading || frames->failed)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the names of functions");
 	if (call_tree_finish(tree, error))

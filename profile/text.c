@@ -47,14 +47,22 @@ void text_escape(const char *name, size_t name_bytes, char *out, size_t size)
 
 void text_print_without(FILE *to, const char *name, size_t size, const char *special)
 {
+	size_t printed = 0;
+
+	/* In pieces that need nothing: millions of names are printed. */
 	for (size_t i = 0; i < size; i++) {
 		unsigned char byte = (unsigned char)name[i];
+		const char *found = special;
 
-		if (!is_plain(byte) || strchr(special, byte))
-			fprintf(to, "\\x%02x", byte);
-		else
-			putc(byte, to);
+		while (*found && *found != name[i])
+			found++;
+		if (is_plain(byte) && !*found)
+			continue;
+		fwrite(name + printed, 1, i - printed, to);
+		fprintf(to, "\\x%02x", byte);
+		printed = i + 1;
 	}
+	fwrite(name + printed, 1, size - printed, to);
 }
 
 static void print_number(FILE *to, const struct frame *frame)

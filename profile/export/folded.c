@@ -4,19 +4,11 @@
 #include "profile/export.h"
 #include "profile/text.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
 			      struct error *error)
 {
-	uint32_t path[CALL_TREE_DEPTH_MAX];
-	size_t depth;
-
 	(void)error; /* frames and tree keep theirs */
-	path[0] = frames_of_owner(export->frames, export->trace, &entry->sample, OWNER_COMMAND);
-	depth = export_path(export, &entry->sample, path + 1);
-	call_tree_add(export->state, path, depth + 1, entry->ticks);
+	export_fold(export, (const enum frame_owner[]){OWNER_COMMAND}, 1, entry);
 	return GP_OK;
 }
 
@@ -58,18 +50,11 @@ static gp_status_t end(struct export *export, struct error *error)
 	return GP_OK;
 }
 
-static void release(struct export *export)
-{
-	if (export->state)
-		call_tree_deinit(export->state);
-	free(export->state);
-}
-
 const struct export_format export_folded = {
 	.name = "folded",
 	.summary = "one line for each stack, for FlameGraph's scripts",
 	.begin = export_begin_tree,
 	.sample = add_sample,
 	.end = end,
-	.release = release,
+	.release = export_release_tree,
 };

@@ -66,14 +66,10 @@ enum {
 static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
 			      struct error *error)
 {
-	uint32_t path[CALL_TREE_DEPTH_MAX];
-	size_t depth;
+	static const enum frame_owner owners[OWNER_FRAMES] = {OWNER_PROCESS, OWNER_THREAD};
 
 	(void)error; /* frames and tree keep theirs */
-	path[0] = frames_of_owner(export->frames, export->trace, &entry->sample, OWNER_PROCESS);
-	path[1] = frames_of_owner(export->frames, export->trace, &entry->sample, OWNER_THREAD);
-	depth = export_path(export, &entry->sample, path + OWNER_FRAMES);
-	call_tree_add(export->state, path, depth + OWNER_FRAMES, entry->ticks);
+	export_fold(export, owners, OWNER_FRAMES, entry);
 	return GP_OK;
 }
 
@@ -263,13 +259,6 @@ static gp_status_t end(struct export *export, struct error *error)
 	return failed ? error_set(error, GP_ERR_NO_MEMORY, "no memory for the profile") : GP_OK;
 }
 
-static void release(struct export *export)
-{
-	if (export->state)
-		call_tree_deinit(export->state);
-	free(export->state);
-}
-
 const struct export_format export_pprof = {
 	.name = "pprof",
 	.summary = "protocol buffer for go tool pprof, gzip",
@@ -277,5 +266,5 @@ const struct export_format export_pprof = {
 	.begin = export_begin_tree,
 	.sample = add_sample,
 	.end = end,
-	.release = release,
+	.release = export_release_tree,
 };

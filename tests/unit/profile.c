@@ -472,3 +472,118 @@ Test(profile, lost_ticks_stand_where_they_were_lost)
 	merge_deinit(&merge);
 	close_file(&file);
 }
+
+static void add_program_symbol(struct file *file, uint64_t process, uint64_t valid_from,
+			       const char *name)
+{
+	const struct fxt_process_symbols of = {
+		.process = process, .address_space = 0x5000, .valid_from = valid_from};
+	const struct fxt_symbol symbol = {.start = 0x400000,
+					  .size = 0x100,
+					  .kind = FXT_SYMBOL_USER,
+					  .name = name,
+					  .name_bytes = (uint32_t)strlen(name)};
+	size_t taken;
+
+	add_words(file,
+		  fxt_process_symbols_encode(&of, &symbol, 1, next_word(file), room(file), &taken));
+}
+
+/* Every frame of every sample, looked up by itself: the same nodes with the same ticks. */
+static void expect_tree_of_single_frames(void)
+{
+	uint64_t expected[256] = {0};
+	size_t count = tree.count;
+	struct fxt_sample sample;
+	uint64_t ticks;
+
+	cr_assert_leq(count, ARRAY_SIZE(expected));
+	trace_rewind(&trace);
+	while (trace_next_sample(&trace, &sample, &ticks)) {
+		uint32_t path[8];
+
+		for (size_t i = 0; i < sample.depth; i++)
+			path[sample.depth - 1 - i] = frames_of_address(&frames, &trace, &sample, i);
+		expected[call_tree_add(&tree, path, sample.depth, 0)] += ticks;
+	}
+	cr_assert_eq(tree.count, count, "a stack is missing");
+	for (size_t i = 0; i < count; i++)
+		cr_assert_eq(tree.nodes[i].self, expected[i], "node %zu", i);
+}
+
+/* What the same addresses mean depends on four things, each of which has a few values here. */
+enum { MEANINGS = 4 };
+static const uint64_t meaning_values[MEANINGS] = {3, 3, 2, 3};
+
+static void add_meaning(struct file *file, const uint64_t meaning[MEANINGS], uint64_t time)
+{
+	static const uint64_t stack[] = {0x400010, 0x400020, KERNEL + 0x20, 0x400030};
+	static const uint64_t modes[] = {FXT_MODE_GUEST_USER, FXT_MODE_GUEST_KERNEL,
+					 FXT_MODE_IN_VMM};
+
+	add_sample(file, (struct fxt_sample){
+				 .flags = FXT_SAMPLE_STACK | FXT_SAMPLE_ADDRESS_SPACE |
+					  (meaning[1] ? FXT_SAMPLE_PROCESS : 0) |
+					  (meaning[3] ? FXT_SAMPLE_KERNEL_FRAMES : 0),
+				 .process = meaning[1], /* 1 has names of its own, 2 has none */
+				 .address_space = 0x5000,
+				 .mode = modes[meaning[0]],
+				 .kernel_frames = meaning[3],
+				 .stack = stack,
+				 .depth = 3 + meaning[2],
+				 .timestamp = time});
+}
+
+Test(profile, equal_addresses_of_different_meaning_are_apart)
+{
+	enum { SAMPLES = 3 * 3 * 2 * 3 * (2 + 2 + 1 + 2) * 2 };
+	struct profile_options options = {0};
+	uint64_t time = 0, meaning[MEANINGS];
+	static struct file file;
+
+	begin(&file);
+	add_symbol(&file, FXT_SYMBOL_KERNEL, KERNEL, 0x100, "kernel");
+	add_symbol(&file, FXT_SYMBOL_BOOT, 0x400000, 0x100, "boot");
+	add_symbol(&file, FXT_SYMBOL_FILE, 0x400000, 0x100, "file");
+	add_program_symbol(&file, 1, 0, "before");
+	add_program_symbol(&file, 1, SAMPLES / 2, "after");
+	/* Every meaning, and right behind it each that differs in one thing. */
+	for (uint64_t number = 0; number < 3 * 3 * 2 * 3; number++)
+		for (size_t changed = 0; changed < MEANINGS; changed++)
+			for (uint64_t by = 1; by < meaning_values[changed]; by++) {
+				uint64_t left = number;
+
+				for (size_t i = 0; i < MEANINGS; i++) {
+					meaning[i] = left % meaning_values[i];
+					left /= meaning_values[i];
+				}
+				add_meaning(&file, meaning, ++time);
+				meaning[changed] =
+					(meaning[changed] + by) % meaning_values[changed];
+				add_meaning(&file, meaning, ++time);
+			}
+	cr_assert_eq(time, SAMPLES);
+	open_file(&file);
+	cr_assert_eq(profile_read(&trace, &options, &frames, &tree, NULL, NULL), GP_OK);
+	cr_assert_eq(tree.nodes[CALL_TREE_ROOT].total, SAMPLES);
+	expect_tree_of_single_frames();
+	close_file(&file);
+}
+
+Test(profile, stacks_of_one_frame_and_none_known_before)
+{
+	static const uint64_t leaf[] = {KERNEL}, both[] = {KERNEL, KERNEL + 0x101};
+	struct profile_options options = {0};
+	static struct file file;
+
+	begin(&file);
+	add_symbol(&file, FXT_SYMBOL_KERNEL, KERNEL, 0x100, "leaf");
+	add_symbol(&file, FXT_SYMBOL_KERNEL, KERNEL + 0x100, 0x100, "caller");
+	for (uint64_t i = 1; i < 10; i++)
+		add_stack(&file, 0, i, i % 2 ? leaf : both, i % 2 ? 1 : 2);
+	open_file(&file);
+	cr_assert_eq(profile_read(&trace, &options, &frames, &tree, NULL, NULL), GP_OK);
+	cr_assert_eq(tree.count, 1 + 1 + 2, "without owners stacks are below the root");
+	expect_tree_of_single_frames();
+	close_file(&file);
+}

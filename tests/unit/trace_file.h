@@ -14,7 +14,7 @@
 
 #define KERNEL UINT64_C(0xffffffff81000000)
 
-enum { WORDS = 4096 };
+enum { WORDS = 16384 };
 
 struct file {
 	uint64_t words[WORDS];

@@ -18,7 +18,7 @@
 	next
 }
 {
-	match($0, / [0-9]+\/[0-9]+ \[[0-9]+\] [0-9.]+: /)
+	match($0, / +[0-9]+\/[0-9]+ +\[[0-9]+\] +[0-9.]+: /)
 	command = substr($0, 1, RSTART - 1)
 	gsub(/ /, "_", command)
 	weight = $(NF - 1) / period
