@@ -332,6 +332,21 @@ gp_status_t trace_open(const char *path, struct trace *trace, struct error *erro
 	return status;
 }
 
+gp_status_t trace_open_bytes(const void *bytes, size_t size, struct trace *trace,
+			     struct error *error)
+{
+	gp_status_t status;
+
+	memset(trace, 0, sizeof(*trace));
+	trace->bytes = (void *)(uintptr_t)bytes; /* read only, as the mapping of a file is */
+	trace->size = size;
+	trace->borrowed = true;
+	status = look_through(trace, error);
+	if (status)
+		trace_close(trace);
+	return status;
+}
+
 void trace_close(struct trace *trace)
 {
 	if (trace->reading)
@@ -344,7 +359,7 @@ void trace_close(struct trace *trace)
 	free(trace->processes.entries);
 	free(trace->threads.entries);
 	free(trace->lost);
-	if (trace->bytes)
+	if (trace->bytes && !trace->borrowed)
 		munmap(trace->bytes, trace->size);
 	memset(trace, 0, sizeof(*trace));
 }

@@ -109,6 +109,7 @@ struct trace_program {
 struct trace {
 	void *bytes; /* the mapped file */
 	size_t size;
+	bool borrowed; /* `bytes` are the caller's */
 	struct trace_info info;
 	struct trace_symbols symbols[TRACE_SYMBOL_GROUPS];
 	struct trace_program *programs; /* sorted by process, address space, time */
@@ -137,6 +138,11 @@ struct trace {
 /* Maps and looks through the file. Errors name it: no such file, not a trace (with what it looks
  * like), nothing readable in it. */
 gp_status_t trace_open(const char *path, struct trace *trace, struct error *error);
+
+/* The same for bytes in memory, at a multiple of 8, which stay the caller's and unchanged until
+ * trace_close(). Errors name no file. */
+gp_status_t trace_open_bytes(const void *bytes, size_t size, struct trace *trace,
+			     struct error *error);
 void trace_close(struct trace *trace);
 
 /* A sample with a stack, or one that says why there is none, and for how many ticks it stands: its
