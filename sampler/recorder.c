@@ -34,6 +34,7 @@ struct recorder {
 	uint8_t *buffer;
 	size_t buffer_size;
 
+	struct tally tally;
 	struct guest_log log;
 	uint64_t *log_words; /* taken from the log */
 	uint64_t lost_told;
@@ -259,6 +260,7 @@ static gp_status_t drain(struct recorder *recorder)
 	if (status || !actual)
 		return status;
 	write_records(recorder, recorder->buffer, actual);
+	tally_add(&recorder->tally, (const uint64_t *)(const void *)recorder->buffer, actual / 8);
 	if (namer_see_records(&recorder->namer, (const uint64_t *)(const void *)recorder->buffer,
 			      actual / 8))
 		raise_event(recorder->look_fd);
@@ -454,6 +456,11 @@ failed:
 void recorder_note_line(struct recorder *recorder, uint64_t boot_ns, const char *text, size_t size)
 {
 	guest_log_put(&recorder->log, boot_ns, text, size);
+}
+
+void recorder_modes(const struct recorder *recorder, uint64_t modes[TALLY_MODES])
+{
+	tally_read(&recorder->tally, modes);
 }
 
 static void write_totals(struct recorder *recorder, const char *end_reason,

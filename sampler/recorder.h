@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "guest-introspection/symbol_table.h"
 #include "sampler/guest_log.h"
+#include "sampler/tally.h"
 #include "sampler/target.h"
 
 #include <guestprof/sampler.h>
@@ -76,6 +77,10 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 /* A line of the guest's console, for the trace: see guest_log_put(). Any thread, until
  * recorder_finish(). */
 void recorder_note_line(struct recorder *recorder, uint64_t boot_ns, const char *text, size_t size);
+
+/* How many full samples of each mode have been written so far. Any thread, until
+ * recorder_finish(). */
+void recorder_modes(const struct recorder *recorder, uint64_t modes[TALLY_MODES]);
 
 /* After the session was stopped: ends the reader thread, writes the rest and `end_reason`. The
  * guest's memory must still be there. Frees the recorder. A failed write is in

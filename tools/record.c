@@ -2,6 +2,8 @@
 #include "command.h"
 
 #include "record_options.h"
+#include "record_status.h"
+#include "record_summary.h"
 
 #include "base/cleanup.h"
 #include "sampler/recorder.h"
@@ -47,6 +49,9 @@ struct recording {
 	struct symbol_files symbols;
 	int output_fd;
 	_Atomic bool panic_on_console;
+	struct record_status line; /* main's */
+	struct record_status key;  /* the device thread's, for Ctrl-A s */
+	_Atomic bool key_ready;
 };
 
 static int exit_code(enum machine_end end, bool panicked)
@@ -98,6 +103,23 @@ static void watch_console(void *context, uint64_t boot_ns, const char *text, siz
 		atomic_store(&recording->panic_on_console, true);
 }
 
+static size_t answer_key(void *context, char *text, size_t size)
+{
+	struct recording *recording = context;
+
+	/* Keys are taken before the guest runs. */
+	if (!atomic_load(&recording->key_ready))
+		return 0;
+	return record_status_text(&recording->key, text, size);
+}
+
+static void draw_line(void *context)
+{
+	struct recording *recording = context;
+
+	record_status_draw(&recording->line);
+}
+
 static void restore_terminal_and_die(int signal)
 {
 	console_restore();
@@ -145,7 +167,7 @@ static gp_status_t open_output(struct recording *recording, struct error *error)
 	const char *path = recording->options.output;
 	struct stat file;
 
-	recording->output_fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+	recording->output_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	if (recording->output_fd < 0)
 		return error_set_errno(error, errno, "cannot write the trace %s (-o)", path);
 	/* An old trace goes only now that everything else was found good. */
@@ -246,54 +268,13 @@ static gp_status_t start(struct recording *recording, struct error *error)
 		status = machine_start(recording->machine, error);
 	if (!status && options->period_ns)
 		status = start_sampling(recording, error);
+	record_status_init(&recording->line, recording->session, recording->recorder,
+			   options->machine.vcpus);
+	recording->key = recording->line;
+	atomic_store(&recording->key_ready, true);
 	if (!status && options->machine.sandbox && sandbox_is_supported())
 		status = sandbox_enter_thread(SANDBOX_MAIN, NULL, error);
 	return status;
-}
-
-static void print_summary(const struct recording *recording, const char *end,
-			  const struct recorder_summary *summary)
-{
-	const char *path = recording->options.output;
-	const gp_sampler_totals_t *totals = &summary->totals;
-
-	fprintf(stderr, "\nguestprof record: %s\n", end);
-	if (!recording->recorder && !recording->options.period_ns)
-		return;
-	fprintf(stderr, "  %llu ticks = %llu stacks + %llu partial + %llu dropped\n",
-		(unsigned long long)totals->ticks, (unsigned long long)totals->full,
-		(unsigned long long)totals->partial, (unsigned long long)totals->dropped);
-	if (summary->symbols_found)
-		fprintf(stderr, "  %llu addresses, %llu of them without a name\n",
-			(unsigned long long)summary->addresses,
-			(unsigned long long)summary->unnamed);
-	else
-		fprintf(stderr, "  %llu addresses; no kernel symbols: %s\n",
-			(unsigned long long)summary->addresses,
-			summary->no_names.status ? summary->no_names.text : "not found");
-	if (summary->symbols_found && summary->no_tasks.status)
-		fprintf(stderr, "  no processes and threads: %s\n", summary->no_tasks.text);
-	if (summary->symbols_found && summary->no_programs.status)
-		fprintf(stderr, "  no functions of user programs: %s\n", summary->no_programs.text);
-	if (summary->symbols_found && summary->no_stacks.status)
-		fprintf(stderr, "  kernel stacks by frame pointers only: %s\n",
-			summary->no_stacks.text);
-	fprintf(stderr, "  trace %s, %llu bytes; guestprof report %s shows where the time went\n",
-		path, (unsigned long long)summary->file_bytes, path);
-}
-
-static void print_json(const struct recording *recording, const char *end, int code,
-		       const struct recorder_summary *summary)
-{
-	printf("{\"end\":\"%s\",\"exit_code\":%d,\"ticks\":%llu,\"stacks\":%llu,\"partials\":%llu,"
-	       "\"dropped\":%llu,\"addresses\":%llu,\"unnamed\":%llu,\"bytes\":%llu,"
-	       "\"console_dropped\":%llu}\n",
-	       end, code, (unsigned long long)summary->totals.ticks,
-	       (unsigned long long)summary->totals.full,
-	       (unsigned long long)summary->totals.partial,
-	       (unsigned long long)summary->totals.dropped, (unsigned long long)summary->addresses,
-	       (unsigned long long)summary->unnamed, (unsigned long long)summary->file_bytes,
-	       (unsigned long long)machine_console_dropped(recording->machine));
 }
 
 static int run(struct recording *recording)
@@ -306,10 +287,17 @@ static int run(struct recording *recording)
 	struct recorder_summary summary = {0};
 	struct error error = {0};
 	enum machine_end end;
+	const char *how;
 	bool panicked;
 	int code;
 
+	if (record_status_has_place(options->machine.console_output_fd, STDERR_FILENO)) {
+		limits.watch = draw_line;
+		limits.watch_context = recording;
+		limits.watch_ns = RECORD_STATUS_NS;
+	}
 	end = machine_run(recording->machine, &limits, &error);
+	record_status_clear(&recording->line);
 	panicked = end == MACHINE_RESET || end == MACHINE_TRIPLE_FAULT
 			   ? atomic_load(&recording->panic_on_console)
 			   : false;
@@ -325,10 +313,12 @@ static int run(struct recording *recording)
 	recording->session = NULL;
 	console_restore();
 	code = exit_code(end, panicked);
-	print_summary(recording, panicked ? "guest panic" : machine_end_string(end), &summary);
+	how = panicked ? "guest panic" : machine_end_string(end);
+	record_summary_print(options, how, options->period_ns ? recording->output_fd : -1,
+			     &summary);
 	if (options->json)
-		print_json(recording, panicked ? "guest panic" : machine_end_string(end), code,
-			   &summary);
+		record_summary_print_json(how, code, machine_console_dropped(recording->machine),
+					  &summary);
 	if (machine_console_dropped(recording->machine))
 		fprintf(stderr,
 			"guestprof record: %llu bytes of console output were lost to a slow "
@@ -364,6 +354,8 @@ static gp_status_t prepare(struct recording *recording, struct error *error)
 	catch_signals();
 	options->machine.console_line = watch_console;
 	options->machine.console_line_context = recording;
+	options->machine.console_status = answer_key;
+	options->machine.console_status_context = recording;
 	status = machine_create(&options->machine, &recording->machine, &recording->fault, error);
 	if (status)
 		return status;

@@ -27,10 +27,12 @@
 #define WRITES_PER_FLUSH 64
 #define INPUT_SIZE 256
 #define NOTE_MAX 160
+#define STATUS_MAX 200
 #define FINISH_MILLISECONDS 1000
 #define ESCAPE_KEY 0x01 /* Ctrl-A */
 
-static const char help_text[] = "\r\n[guestprof: Ctrl-A x quits, Ctrl-A a sends Ctrl-A]\r\n";
+static const char help_text[] =
+	"\r\n[guestprof: Ctrl-A x quits, Ctrl-A s shows how far it is, Ctrl-A a sends Ctrl-A]\r\n";
 
 struct console {
 	struct console_config config;
@@ -422,6 +424,26 @@ void console_finish(struct console *console)
 
 /* ---- input ---- */
 
+static void show(struct console *console, const char *text, size_t size)
+{
+	pthread_mutex_lock(&console->lock);
+	append(console, (const uint8_t *)text, size);
+	pthread_mutex_unlock(&console->lock);
+}
+
+/* To a terminal only: in a file that keeps the guest's output it would be out of place. */
+static void show_status(struct console *console)
+{
+	char status[STATUS_MAX], text[STATUS_MAX + 20];
+	size_t size;
+
+	if (!console->config.status || !console->output_is_terminal)
+		return;
+	size = console->config.status(console->config.status_context, status, sizeof(status));
+	size = (size_t)snprintf(text, sizeof(text), "\r\n[guestprof: %.*s]\r\n", (int)size, status);
+	show(console, text, size);
+}
+
 /* Applies one key to the escape; true when `*key` is (now) what the guest gets. */
 static bool key_is_for_guest(struct console *console, uint8_t *key)
 {
@@ -437,9 +459,11 @@ static bool key_is_for_guest(struct console *console, uint8_t *key)
 		return false;
 	case 'h':
 	case '?':
-		pthread_mutex_lock(&console->lock);
-		append(console, (const uint8_t *)help_text, sizeof(help_text) - 1);
-		pthread_mutex_unlock(&console->lock);
+		show(console, help_text, sizeof(help_text) - 1);
+		return false;
+	case 's':
+	case 'S':
+		show_status(console);
 		return false;
 	case 'a':
 	case ESCAPE_KEY:

@@ -45,6 +45,10 @@ struct console_config {
 	 * the last, unfinished one from console_finish(). */
 	void (*line)(void *context, uint64_t boot_ns, const char *text, size_t size);
 	void *line_context;
+	/* Optional. What Ctrl-A s shows: one line without its end, into `text`; returns its length.
+	 * On the loop's thread. */
+	size_t (*status)(void *context, char *text, size_t size);
+	void *status_context;
 };
 
 struct console;

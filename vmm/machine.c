@@ -384,7 +384,7 @@ static uint64_t monotonic_ns(void)
 /* Waits until something ends the machine. */
 static void wait_for_end(struct machine *machine, const struct machine_limits *limits)
 {
-	uint64_t start = monotonic_ns(), limit = 0;
+	uint64_t start = monotonic_ns(), limit = 0, next_watch = limits->watch_ns;
 	enum machine_end at_limit = MACHINE_RUNNING;
 	struct pollfd requested = {.fd = machine->end_fd, .events = POLLIN};
 
@@ -397,21 +397,24 @@ static void wait_for_end(struct machine *machine, const struct machine_limits *l
 		at_limit = MACHINE_TIMED_OUT;
 	}
 	while (atomic_load(&machine->end) == MACHINE_RUNNING) {
-		struct timespec left, *timeout = NULL;
+		uint64_t passed = monotonic_ns() - start, rest = UINT64_MAX;
+		struct timespec left;
 
-		if (limit) {
-			uint64_t passed = monotonic_ns() - start;
-			uint64_t rest = passed < limit ? limit - passed : 0;
-
-			left.tv_sec = (time_t)(rest / UINT64_C(1000000000));
-			left.tv_nsec = (long)(rest % UINT64_C(1000000000));
-			timeout = &left;
-			if (!rest) {
-				machine_request_end(machine, at_limit);
-				break;
-			}
+		if (limit && passed >= limit) {
+			machine_request_end(machine, at_limit);
+			break;
 		}
-		ppoll(&requested, 1, timeout, NULL);
+		if (limits->watch && passed >= next_watch) {
+			limits->watch(limits->watch_context);
+			next_watch = passed + limits->watch_ns;
+		}
+		if (limit)
+			rest = limit - passed;
+		if (limits->watch && next_watch - passed < rest)
+			rest = next_watch - passed;
+		left.tv_sec = (time_t)(rest / UINT64_C(1000000000));
+		left.tv_nsec = (long)(rest % UINT64_C(1000000000));
+		ppoll(&requested, 1, rest < UINT64_MAX ? &left : NULL, NULL);
 	}
 }
 

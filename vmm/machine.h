@@ -44,6 +44,9 @@ struct machine_config {
 	/* Optional: a complete line of console output; see console.h. */
 	void (*console_line)(void *context, uint64_t boot_ns, const char *text, size_t size);
 	void *console_line_context;
+	/* Optional: what Ctrl-A s shows; see console.h. */
+	size_t (*console_status)(void *context, char *text, size_t size);
+	void *console_status_context;
 };
 
 struct machine;
@@ -52,6 +55,10 @@ struct machine;
 struct machine_limits {
 	uint64_t duration_ns; /* from the first instruction: MACHINE_DURATION; 0: none */
 	uint64_t timeout_ns;  /* from the first instruction: MACHINE_TIMED_OUT; 0: none */
+	/* Optional: called every `watch_ns` by the thread that waits. */
+	void (*watch)(void *context);
+	void *watch_context;
+	uint64_t watch_ns;
 };
 
 /* Whose doing it is that a machine could not be made. */

@@ -40,6 +40,8 @@ static gp_status_t add_legacy_devices(struct machine_devices *devices,
 		.end = *end,
 		.line = config->console_line,
 		.line_context = config->console_line_context,
+		.status = config->console_status,
+		.status_context = config->console_status_context,
 	};
 	struct interrupt_line line;
 	struct serial_output output;

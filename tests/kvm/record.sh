@@ -97,6 +97,39 @@ else
 	fail "console lines are in the trace and on the timeline"
 fi
 
+# The summary is made of the trace, with the sandbox closed.
+record -m 16M -k "$guest" -p "rounds=0" -F 10000 --duration 1 --symbols "$guest"
+if grep -q '^  functions: leaf_[0-9]* [0-9.]* %, leaf_[0-9]* ' "$work/err" &&
+	grep -q "^  trace $trace, .*guestprof report" "$work/err" && [ "$code" = 13 ]; then
+	pass "the summary says where the time went"
+else
+	fail "the summary says where the time went"
+fi
+
+# A line of status, where it cannot get into the guest's text.
+if script -qec true /dev/null >/dev/null 2>&1; then
+	run="'$guestprof' record -m 16M -k '$guest' -p rounds=0 --duration 2 -o '$trace'"
+	script -qec "$run >'$work/out'" "$work/shown" >/dev/null 2>&1 </dev/null
+	if grep -q 'samples, .*/s, 0 dropped, guest kernel' "$work/shown" &&
+		! grep -q samples "$work/out"; then
+		pass "a line of status while the console goes to a file"
+	else
+		fail "a line of status while the console goes to a file"
+	fi
+	script -qec "$run" "$work/shown" >/dev/null 2>&1 </dev/null
+	script -qec "$run | cat" "$work/piped" >/dev/null 2>&1 </dev/null
+	cat "$work/shown" "$work/piped" >"$work/out"
+	if grep -q 'guest started' "$work/shown" && grep -q 'guest started' "$work/piped" &&
+		! grep -q 'samples, ' "$work/out"; then
+		pass "none on the console's own terminal"
+	else
+		fail "none on the console's own terminal"
+	fi
+else
+	skip "a line of status" "no script(1) here (Debian package bsdutils)"
+	skip "none on the console's own terminal" "the same"
+fi
+
 record -m 16M -k "$guest" -p "rounds=5" -F 0 --timeout 30
 if [ "$code" = 0 ]; then pass "-F 0 only boots"; else fail "-F 0 only boots"; fi
 

@@ -331,6 +331,12 @@ static int in_terminal(int (*child_work)(int terminal, int parent), char *shown,
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
+static size_t tell_status(void *context, char *text, size_t size)
+{
+	(void)context;
+	return (size_t)snprintf(text, size, "7 samples");
+}
+
 static int terminal_work(int terminal, int parent)
 {
 	struct termios before, during, after;
@@ -338,7 +344,8 @@ static int terminal_work(int terminal, int parent)
 
 	close(parent);
 	tcgetattr(terminal, &before);
-	start((struct console_config){.input_fd = terminal, .output_fd = terminal});
+	start((struct console_config){
+		.input_fd = terminal, .output_fd = terminal, .status = tell_status});
 	tcgetattr(terminal, &during);
 	if ((during.c_lflag & (ICANON | ECHO | ISIG)) || !(during.c_oflag & OPOST))
 		return 1;
@@ -359,11 +366,13 @@ static int terminal_work(int terminal, int parent)
 Test(console, terminal_keys_escapes_and_mode, .timeout = 20)
 {
 	char shown[512];
-	/* k, Ctrl-A a, Ctrl-C, Ctrl-A h, Ctrl-A q (nothing), z, Ctrl-A x. */
-	int code = in_terminal(terminal_work, shown, sizeof(shown), "k\001a\003\001h\001qz\001x");
+	/* k, Ctrl-A a, Ctrl-C, Ctrl-A h, Ctrl-A s, Ctrl-A q (nothing), z, Ctrl-A x. */
+	int code =
+		in_terminal(terminal_work, shown, sizeof(shown), "k\001a\003\001h\001s\001qz\001x");
 
 	cr_assert_eq(code, 0, "step %d, shown: %s", code, shown);
 	cr_assert_not_null(strstr(shown, "Ctrl-A x quits"), "%s", shown);
+	cr_assert_not_null(strstr(shown, "[guestprof: 7 samples]"), "%s", shown);
 	cr_assert_not_null(strstr(shown, "\033[31mred^[]0;x\a"), "%s", shown);
 	cr_assert_not_null(strstr(shown, "\033[0m"), "colours are put back");
 }
