@@ -142,6 +142,24 @@ bool linux_file_read(const struct linux_files *files, uint64_t address, struct l
 	return true;
 }
 
+bool linux_file_is_there(const struct linux_files *files, const struct linux_file *file)
+{
+	struct reader reader = {.files = files};
+	uint64_t number;
+	uint64_t size;
+	uint64_t superblock;
+	uint32_t device;
+
+	translation_cache_clear(&reader.cache);
+	return read_pointer(&reader, file->inode + files->inode_number, &number) &&
+	       read_pointer(&reader, file->inode + files->inode_size, &size) &&
+	       read_pointer(&reader, file->inode + files->inode_superblock, &superblock) &&
+	       read_bytes(&reader, superblock + files->superblock_device, &device,
+			  sizeof(device)) &&
+	       number == file->number && size == file->size && device >> 20 == file->device_major &&
+	       (device & 0xfffff) == file->device_minor;
+}
+
 /* A path grows from its end to its beginning. */
 struct path_buffer {
 	char *bytes;

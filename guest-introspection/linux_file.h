@@ -72,6 +72,11 @@ struct linux_file {
 /* What the struct file at `address` stands for. False, `out` untouched: not readable. */
 bool linux_file_read(const struct linux_files *files, uint64_t address, struct linux_file *out);
 
+/* Whether the struct inode of `file` still is one of that number, size and device: its struct file
+ * may be gone, and an inode's memory given to another file. Of a file below another file system
+ * never. */
+bool linux_file_is_there(const struct linux_files *files, const struct linux_file *file);
+
 /* What one path may cost, in steps from name to name. */
 #define LINUX_PATH_STEPS 4096u
 

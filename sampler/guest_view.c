@@ -85,6 +85,7 @@ static void publish(struct guest_view *view, struct guest_knowledge *next)
 {
 	struct guest_knowledge *before = atomic_exchange(&view->target->knowledge, next);
 
+	atomic_fetch_add(&view->published, 1);
 	if (!before)
 		return;
 	while (atomic_load(&view->target->capturing))

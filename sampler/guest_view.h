@@ -61,6 +61,7 @@ struct guest_view {
 	struct sampler_target *target;
 	const struct guest_memory *memory;
 	unsigned vcpu_count;
+	_Atomic unsigned published; /* how often something was given to captures */
 
 	/* Held by learners among themselves, for as long as a step takes. */
 	pthread_mutex_t learning;

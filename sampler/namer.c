@@ -22,17 +22,35 @@ void namer_deinit(struct namer *namer)
 	}
 }
 
-static void see_address(struct namer *namer, enum address_kind kind, uint64_t address)
+/* Whether it is a kernel's address that nothing is known of: a module's that has just come, most
+ * often. */
+static bool is_unknown_code(const struct namer *namer, uint64_t address)
 {
-	size_t place;
+	struct guest_view *view = namer->config.view;
+	struct symbol symbol;
+	bool module, unknown;
 
-	if (address)
-		address_set_place(&namer->addresses[kind], address, &place);
+	if (address < GUEST_KERNEL_HALF)
+		return false;
+	guest_view_lock(view);
+	unknown = view->symbols_read && !guest_view_find_symbol(view, address, &symbol, &module);
+	guest_view_unlock(view);
+	return unknown;
+}
+
+/* True: it is new, and worth a look at what the guest has loaded. */
+static bool see_address(struct namer *namer, enum address_kind kind, uint64_t address)
+{
+	struct address_set *set = &namer->addresses[kind];
+	size_t before = set->count, place;
+
+	return address && address_set_place(set, address, &place) && set->count > before &&
+	       is_unknown_code(namer, address);
 }
 
 static bool see_sample(struct namer *namer, const struct fxt_sample *sample)
 {
-	bool user = sample->mode == FXT_MODE_GUEST_USER;
+	bool user = sample->mode == FXT_MODE_GUEST_USER, news = false;
 
 	for (size_t i = 0; i < sample->depth; i++) {
 		/* A return address is behind its call, which may be the function's last byte. */
@@ -42,12 +60,15 @@ static bool see_sample(struct namer *namer, const struct fxt_sample *sample)
 		if ((sample->flags & FXT_SAMPLE_KERNEL_FRAMES) && i == sample->kernel_frames)
 			user = exact = true;
 		address = sample->stack[i] - (exact ? 0 : 1);
-		see_address(namer,
-			    user || address >= GUEST_KERNEL_HALF ? ADDRESS_VIRTUAL
-								 : ADDRESS_STARTUP,
-			    address);
+		if (see_address(namer,
+				user || address >= GUEST_KERNEL_HALF ? ADDRESS_VIRTUAL
+								     : ADDRESS_STARTUP,
+				address))
+			news = true;
 	}
-	return namer->config.programs && user_namer_see_sample(namer->config.programs, sample);
+	if (namer->config.programs && user_namer_see_sample(namer->config.programs, sample))
+		news = true;
+	return news;
 }
 
 /* The name of a process, as sampler/task_names.c writes it: inline, before the samples it is of. */

@@ -43,8 +43,9 @@ struct namer {
 void namer_init(struct namer *namer, const struct namer_config *config);
 void namer_deinit(struct namer *namer);
 
-/* Remembers the addresses of the samples among `count` words of records from the session. True: see
- * user_namer_see_sample(). */
+/* Remembers the addresses of the samples among `count` words of records from the session. True:
+ * there was something new that may be gone soon, a program or kernel code that nothing is known of:
+ * looking at once is worth while. */
 bool namer_see_records(struct namer *namer, const uint64_t *words, size_t count);
 
 /* Gives `write` the symbols of all addresses that can be named now and were not before. */

@@ -10,14 +10,19 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define DRAIN_MILLISECONDS 50
-#define LEARN_MILLISECONDS 20 /* so soon are modules that come known */
+/* How long the two threads sleep. Programs and modules come in crowds, some stay for milliseconds
+ * only, and what is not known of them leaves holes in stacks and names: so, for a while after the
+ * last one, more often. Each time costs some microseconds where nothing is new. */
+#define QUIET_MILLISECONDS 20
+#define BUSY_MILLISECONDS 2
+#define BUSY_NS UINT64_C(250000000)
 /* At programs, at the end: each is bounded. */
 #define LAST_LOOKS 16
 /* New addresses become rare; a killed recorder leaves so much of them without names. */
@@ -29,7 +34,8 @@ struct recorder {
 	pthread_t reader;
 	pthread_t learner; /* learns what the guest's kernel is; the reader must not wait for it */
 	int stop_fd;
-	int look_fd; /* the reader has seen a new program: look at it at once */
+	int look_fd;                 /* the reader has seen something new: look at it at once */
+	_Atomic uint64_t busy_until; /* either thread has; of the samples' clock */
 
 	uint8_t *buffer;
 	size_t buffer_size;
@@ -228,6 +234,19 @@ static void write_programs(struct recorder *recorder)
 	user_namer_write(recorder->programs, &output);
 }
 
+static void note_news(struct recorder *recorder)
+{
+	atomic_store_explicit(&recorder->busy_until, boot_time_ns() + BUSY_NS,
+			      memory_order_relaxed);
+}
+
+static int pace(const struct recorder *recorder)
+{
+	return boot_time_ns() < atomic_load_explicit(&recorder->busy_until, memory_order_relaxed)
+		       ? BUSY_MILLISECONDS
+		       : QUIET_MILLISECONDS;
+}
+
 /* The reader thread. */
 
 static void raise_event(int fd)
@@ -262,8 +281,10 @@ static gp_status_t drain(struct recorder *recorder)
 	write_records(recorder, recorder->buffer, actual);
 	tally_add(&recorder->tally, (const uint64_t *)(const void *)recorder->buffer, actual / 8);
 	if (namer_see_records(&recorder->namer, (const uint64_t *)(const void *)recorder->buffer,
-			      actual / 8))
+			      actual / 8)) {
+		note_news(recorder);
 		raise_event(recorder->look_fd);
+	}
 	return GP_OK;
 }
 
@@ -274,8 +295,8 @@ static bool wait_for_stop(const struct recorder *recorder, int milliseconds)
 	return poll(&stop, 1, milliseconds) > 0;
 }
 
-/* The same, but a new program ends it, too. */
-static bool wait_for_program(const struct recorder *recorder, int milliseconds)
+/* The same, but something new ends it, too. */
+static bool wait_for_news(const struct recorder *recorder, int milliseconds)
 {
 	struct pollfd events[] = {{.fd = recorder->stop_fd, .events = POLLIN},
 				  {.fd = recorder->look_fd, .events = POLLIN}};
@@ -305,7 +326,7 @@ static void *reader_main(void *argument)
 	if (!start_thread(recorder, "reader", &recorder->problem))
 		return NULL;
 	while (!stopping) {
-		stopping = wait_for_stop(recorder, DRAIN_MILLISECONDS);
+		stopping = wait_for_stop(recorder, pace(recorder));
 		drain(recorder);
 		write_log(recorder, &console);
 		write_programs(recorder);
@@ -321,11 +342,16 @@ static void *learner_main(void *argument)
 {
 	struct recorder *recorder = argument;
 	uint64_t next_look = 0;
+	unsigned learned = 0;
 
 	if (!start_thread(recorder, "learner", &recorder->learner_problem))
 		return NULL;
-	while (!wait_for_program(recorder, LEARN_MILLISECONDS)) {
+	while (!wait_for_news(recorder, pace(recorder))) {
 		session_learn(recorder->config.session, recorder->view, NULL);
+		if (learned != atomic_load(&recorder->view->published)) {
+			learned = atomic_load(&recorder->view->published);
+			note_news(recorder);
+		}
 		if (boot_time_ns() >= next_look) {
 			uint64_t before = boot_time_ns(), after;
 

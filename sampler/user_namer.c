@@ -14,6 +14,7 @@
 #define NAMES 8192u
 #define WORK_MAX 64u             /* generations of one look */
 #define WORK_ADDRESSES_MAX 1024u /* of a generation, at one look */
+#define KEEPERS 512u             /* generations whose mappings are kept */
 #define ATTEMPTS_MAX 3u
 #define RETRY_NS UINT64_C(1000000000)
 /* A process that is not found with its page tables, and one whose mappings give nothing. */
@@ -39,6 +40,7 @@ struct generation {
 	struct user_identity identity;
 	struct user_place *places;
 	unsigned place_count;
+	struct user_kept *kept;       /* NULL: nothing */
 	struct address_set addresses; /* marks: enum user_mark */
 	size_t new_count;
 };
@@ -78,6 +80,12 @@ struct user_namer {
 	struct item *first_item;
 	struct item **last_item;
 	uint64_t waiting_words;
+	/* Generations of which something is kept, the last ones. */
+	struct {
+		uint64_t process;
+		uint64_t number;
+	} keepers[KEEPERS];
+	unsigned next_keeper;
 	/* Names as they came; a place is shared by processes, the last one has it. */
 	struct {
 		uint64_t process;
@@ -107,6 +115,7 @@ static void free_generation(struct user_namer *namer, struct generation *generat
 	namer->address_count -= generation->addresses.count;
 	address_set_deinit(&generation->addresses);
 	free(generation->places);
+	free(generation->kept);
 	free(generation);
 }
 
@@ -437,6 +446,11 @@ static bool is_waiting(const struct generation *generation, uint64_t now)
 	       (generation->retry && now >= generation->retry_ns);
 }
 
+static size_t kept_bytes(const struct user_kept *kept)
+{
+	return offsetof(struct user_kept, mappings) + kept->count * sizeof(*kept->mappings);
+}
+
 /* Takes what is to be looked up of a generation. False: no memory. */
 static bool take_work(const struct process *process, struct generation *generation, uint64_t now,
 		      struct user_work *work)
@@ -452,10 +466,13 @@ static bool take_work(const struct process *process, struct generation *generati
 				   .identity = generation->identity,
 				   .place_count = generation->place_count};
 	work->places = calloc(USER_PLACES_MAX, sizeof(*work->places));
+	work->kept = calloc(1, sizeof(*work->kept));
 	work->addresses = calloc(most ? most : 1, sizeof(*work->addresses));
 	work->marks = calloc(most ? most : 1, sizeof(*work->marks));
-	if (!work->places || !work->addresses || !work->marks)
+	if (!work->places || !work->kept || !work->addresses || !work->marks)
 		return false;
+	if (generation->kept)
+		memcpy(work->kept, generation->kept, kept_bytes(generation->kept));
 	if (generation->place_count)
 		memcpy(work->places, generation->places,
 		       generation->place_count * sizeof(*work->places));
@@ -471,6 +488,7 @@ static bool take_work(const struct process *process, struct generation *generati
 static void free_work(struct user_work *work)
 {
 	free(work->places);
+	free(work->kept);
 	free(work->addresses);
 	free(work->marks);
 	user_words_deinit(&work->words);
@@ -526,6 +544,32 @@ static bool take_marks(struct generation *generation, const struct user_work *wo
 	return more;
 }
 
+/* Of so many generations at a time, as that is needed for some milliseconds only. */
+static void take_kept(struct user_namer *namer, struct process *process,
+		      struct generation *generation, struct user_work *work)
+{
+	struct generation *before;
+
+	if (generation->kept && generation->kept->walked_ns == work->kept->walked_ns)
+		return;
+	if (!generation->kept) {
+		unsigned at = namer->next_keeper++ % KEEPERS;
+
+		before = find_generation(find_process(namer, namer->keepers[at].process),
+					 namer->keepers[at].number);
+		if (before) {
+			free(before->kept);
+			before->kept = NULL;
+		}
+		namer->keepers[at].process = process->id;
+		namer->keepers[at].number = generation->number;
+	}
+	free(generation->kept);
+	generation->kept = realloc(work->kept, kept_bytes(work->kept));
+	if (generation->kept)
+		work->kept = NULL;
+}
+
 static void take_words(struct user_namer *namer, struct user_work *work)
 {
 	struct item *item;
@@ -568,6 +612,12 @@ static void take_result(struct user_namer *namer, struct user_work *work, uint64
 		change_program(namer, process, generation, after);
 		return;
 	case USER_LOOKED:
+		generation->looked_ns = before;
+		generation->identity = work->identity;
+		generation->identity_known = true;
+		take_kept(namer, process, generation, work);
+		break;
+	case USER_REMEMBERED:
 		break;
 	}
 	if (work->place_count > generation->place_count) {
@@ -579,9 +629,6 @@ static void take_result(struct user_namer *namer, struct user_work *work, uint64
 		generation->place_count = work->place_count;
 	}
 	generation->attempts = 0;
-	generation->looked_ns = before;
-	generation->identity = work->identity;
-	generation->identity_known = true;
 	if (!take_marks(generation, work, before))
 		generation->quiet_until_ns = after + NOTHING_NS;
 	take_words(namer, work);

@@ -1,5 +1,6 @@
 #include "sampler/user_resolver.h"
 
+#include "base/cleanup.h"
 #include "fxt/symbol.h"
 #include "fxt/writer.h"
 #include "guest-introspection/user_symbols.h"
@@ -16,9 +17,12 @@
 /* Pages of a file come into the cache while it is used. */
 #define READ_AGAIN_NS UINT64_C(1000000000)
 #define READS_OF_A_FILE 3u
+/* What was kept of a process that is gone holds for so long: it lived on for some of it. */
+#define KEPT_NS UINT64_C(100000000)
 
 struct user_file {
 	struct linux_file key;
+	char *path;    /* NULL: not known */
 	bool readable; /* it is an ELF image */
 	bool whole;    /* reading it again gives no more */
 	unsigned reads;
@@ -51,6 +55,7 @@ static void forget_file(struct user_resolver *self, unsigned index)
 {
 	self->file_bytes -= self->files[index].bytes;
 	symbol_table_deinit(&self->files[index].symbols);
+	free(self->files[index].path);
 	self->files[index] = self->files[--self->file_count];
 }
 
@@ -88,31 +93,33 @@ static void make_room(struct user_resolver *self)
 	}
 }
 
-/* The file of a mapping, read if that is due. NULL: this look has read enough. */
-static struct user_file *file_of(struct user_resolver *self, uint64_t mm,
-				 const struct linux_mapping *mapping)
+static struct user_file *known_file(struct user_resolver *self, const struct linux_file *key)
+{
+	for (unsigned i = 0; i < self->file_count; i++)
+		if (is_same_file(&self->files[i].key, key))
+			return &self->files[i];
+	return NULL;
+}
+
+static struct user_file *add_file(struct user_resolver *self, const struct linux_mapping *mapping)
+{
+	struct user_file *file = known_file(self, &mapping->file);
+
+	if (file)
+		return file;
+	make_room(self);
+	file = &self->files[self->file_count++];
+	*file = (struct user_file){.key = mapping->file,
+				   .path = mapping->name[0] ? strdup(mapping->name) : NULL,
+				   .last_use = ++self->uses};
+	return file;
+}
+
+static void read_file(struct user_resolver *self, struct user_file *file, uint64_t mm,
+		      const struct linux_mapping *mapping)
 {
 	struct user_symbols symbols;
-	struct user_file *file = NULL;
 
-	for (unsigned i = 0; i < self->file_count && !file; i++)
-		if (is_same_file(&self->files[i].key, &mapping->file))
-			file = &self->files[i];
-	if (file && (file->whole || self->now < file->next_read_ns || !self->reads_left)) {
-		file->last_use = ++self->uses;
-		return file;
-	}
-	if (boot_time_ns() > self->deadline)
-		self->reads_left = 0;
-	if (!self->reads_left)
-		return NULL;
-	self->reads_left--;
-	if (!file) {
-		make_room(self);
-		file = &self->files[self->file_count++];
-		*file = (struct user_file){.key = mapping->file};
-	}
-	file->last_use = ++self->uses;
 	file->next_read_ns = self->now + READ_AGAIN_NS;
 	file->reads++;
 	if (user_symbols_read(&self->programs.mappings, &self->programs.cache, mm, mapping,
@@ -127,6 +134,31 @@ static struct user_file *file_of(struct user_resolver *self, uint64_t mm,
 		file->whole = !symbols.result.missing;
 	}
 	file->whole = file->whole || file->reads >= READS_OF_A_FILE;
+}
+
+/* The file of a mapping, read if that is due. NULL: this look has read enough, or the process is
+ * gone (`mm` 0) and the file as well. */
+static struct user_file *file_of(struct user_resolver *self, uint64_t mm,
+				 const struct linux_mapping *mapping)
+{
+	struct user_file *file = known_file(self, &mapping->file);
+
+	if (file)
+		file->last_use = ++self->uses;
+	if (file && (file->whole || self->now < file->next_read_ns || !self->reads_left))
+		return file->reads ? file : NULL;
+	if (boot_time_ns() > self->deadline)
+		self->reads_left = 0;
+	if (!self->reads_left)
+		return NULL;
+	/* Read before, or never. */
+	if (!mm && !linux_file_is_there(&self->programs.files, &mapping->file))
+		return file && file->reads ? file : NULL;
+	self->reads_left--;
+	if (!file)
+		file = add_file(self, mapping);
+	file->last_use = ++self->uses;
+	read_file(self, file, mm, mapping);
 	return file;
 }
 
@@ -136,9 +168,10 @@ struct look {
 	struct user_resolver *self;
 	struct user_work *work;
 	uint64_t address_space; /* as it is written */
-	uint64_t mm;
+	uint64_t mm;            /* 0: the process is gone, this is what was kept of it */
 	bool changed;
 	bool failed; /* no memory: what there is is good */
+	struct user_kept *kept;
 	struct fxt_symbol batch[BATCH];
 	unsigned batched;
 };
@@ -309,7 +342,7 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 			image = &file->image;
 			symbols = &file->symbols;
 		}
-	} else if (mapping->executable && mapping->kind == LINUX_MAPPING_SPECIAL &&
+	} else if (look->mm && mapping->executable && mapping->kind == LINUX_MAPPING_SPECIAL &&
 		   user_symbols_read(&self->programs.mappings, &self->programs.cache, look->mm,
 				     mapping, &special, NULL) == GP_OK) {
 		image = &special.image;
@@ -352,6 +385,18 @@ static size_t first_from(const struct user_work *work, uint64_t address)
 	return low;
 }
 
+static void keep(struct look *look, const struct linux_mapping *mapping)
+{
+	struct user_kept *kept = look->kept;
+
+	if (!mapping->executable || kept->count == USER_KEPT_MAX)
+		return;
+	if (mapping->kind == LINUX_MAPPING_FILE && mapping->file.inode)
+		add_file(look->self, mapping); /* its path */
+	kept->mappings[kept->count] = *mapping;
+	kept->mappings[kept->count++].name = strcmp(mapping->name, "[vdso]") ? "" : "[vdso]";
+}
+
 static bool see_mapping(void *context, const struct linux_mapping *mapping)
 {
 	struct look *look = context;
@@ -362,7 +407,11 @@ static bool see_mapping(void *context, const struct linux_mapping *mapping)
 		if (work->places[i].start < mapping->end && mapping->start < work->places[i].end &&
 		    work->places[i].identity != identity_of(mapping))
 			look->changed = true;
-	if (!look->changed && first < end)
+	if (look->changed)
+		return false;
+	if (look->mm)
+		keep(look, mapping);
+	if (first < end)
 		name_addresses(look, mapping, first, end);
 	return !look->changed && !look->failed;
 }
@@ -438,16 +487,56 @@ static bool is_same_program(const struct user_identity *a, const struct user_ide
 	       a->stack == b->stack;
 }
 
+static const char *kept_name(struct user_resolver *self, const struct linux_mapping *mapping)
+{
+	const struct user_file *file;
+
+	if (mapping->kind != LINUX_MAPPING_FILE)
+		return mapping->name;
+	file = known_file(self, &mapping->file);
+	return file && file->path ? file->path : "";
+}
+
+/* A process that is gone, from what was kept of it. */
+static void look_back(struct user_resolver *self, struct user_work *work)
+{
+	const struct user_kept *kept = work->kept;
+	struct look look = {.self = self, .work = work};
+
+	if (!work->identity_known || !kept->count || self->now - kept->walked_ns > KEPT_NS)
+		return;
+	look.address_space =
+		(work->root & PAGE_TABLES & ~(self->programs.tasks.isolated ? USER_TABLES : 0)) |
+		(self->programs.tasks.isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0);
+	for (unsigned i = 0; i < kept->count; i++) {
+		struct linux_mapping mapping = kept->mappings[i];
+
+		mapping.name = kept_name(self, &mapping);
+		/* Nothing is known of some pages of the kernel's and some files any more. */
+		if (!mapping.name[0] &&
+		    (mapping.kind == LINUX_MAPPING_FILE || mapping.kind == LINUX_MAPPING_SPECIAL))
+			continue;
+		if (!see_mapping(&look, &mapping))
+			break;
+	}
+	work->result = USER_REMEMBERED;
+}
+
 static void look_at(struct user_resolver *self, struct user_work *work, struct finding *found)
 {
-	struct look look = {.self = self, .work = work, .mm = found->identity.mm};
+	AUTO_FREE struct user_kept *kept = calloc(1, sizeof(*kept));
+	struct look look = {.self = self, .work = work, .mm = found->identity.mm, .kept = kept};
 	const struct user_identity before = found->identity;
 	struct linux_mappings_walk walk;
 	uint64_t address_space;
 
 	work->result = USER_GONE;
-	if (!verify(&self->programs, work->root, found, &look.address_space))
+	if (!kept)
 		return;
+	if (!verify(&self->programs, work->root, found, &look.address_space)) {
+		look_back(self, work);
+		return;
+	}
 	if (work->identity_known && !is_same_program(&work->identity, &found->identity)) {
 		work->result = USER_CHANGED;
 		return;
@@ -468,6 +557,8 @@ static void look_at(struct user_resolver *self, struct user_work *work, struct f
 	    !is_same_program(&work->identity, &found->identity))
 		return;
 	work->result = USER_LOOKED;
+	kept->walked_ns = self->now;
+	*work->kept = *kept;
 	for (size_t i = 0; walk.complete && i < work->count; i++)
 		if (work->marks[i] == USER_NEW && self->reads_left)
 			work->marks[i] = USER_MISSED;

@@ -12,9 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define USER_FILES_MAX 64u                       /* whose symbols are kept */
+#define USER_FILES_MAX 256u                      /* that are known, some with symbols */
 #define USER_FILE_BYTES_MAX (UINT64_C(96) << 20) /* of their symbols together */
 #define USER_PLACES_MAX 256u                     /* mappings that were named in a generation */
+#define USER_KEPT_MAX 64u                        /* mappings of code that are kept of one */
 
 /* Which program it is, beyond its page tables: a stack's place is random, a task_struct and an
  * mm_struct are reused, all three at once hardly. */
@@ -33,10 +34,11 @@ struct user_place {
 };
 
 enum user_result {
-	USER_WAITING, /* not looked at */
-	USER_GONE,    /* no such process, or with other page tables */
-	USER_CHANGED, /* another program than before */
-	USER_LOOKED,  /* results are in `words`, `marks`, `places` */
+	USER_WAITING,    /* not looked at */
+	USER_GONE,       /* no such process, or with other page tables */
+	USER_CHANGED,    /* another program than before */
+	USER_LOOKED,     /* results are in `words`, `marks`, `places` */
+	USER_REMEMBERED, /* the same, but it is gone: from what was kept of it */
 };
 
 enum user_mark {
@@ -45,6 +47,15 @@ enum user_mark {
 	USER_MAPPED,  /* in a mapping, no function known */
 	USER_NAMED,   /* has a function's name */
 	USER_NOWHERE, /* given up */
+};
+
+/* The mappings of code of a generation, as they were when they were last walked. Samples wait in
+ * rings and a process may end within milliseconds: while this is young it holds for one that is
+ * gone. */
+struct user_kept {
+	unsigned count;
+	uint64_t walked_ns;
+	struct linux_mapping mappings[USER_KEPT_MAX];
 };
 
 /* One generation to be looked at. */
@@ -56,6 +67,7 @@ struct user_work {
 	struct user_identity identity;
 	struct user_place *places; /* room for USER_PLACES_MAX */
 	unsigned place_count;
+	struct user_kept *kept;
 	uint64_t *addresses;
 	uint8_t *marks; /* enum user_mark, by address */
 	size_t count;

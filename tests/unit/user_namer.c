@@ -503,6 +503,105 @@ Test(user_namer, another_program_behind_the_same_tables_is_noticed, .timeout = 6
 	close_image();
 }
 
+/* Two frames of one thread. */
+static void two_frames(struct truth *first, struct truth *second)
+{
+	static struct truth truth[1024];
+	unsigned count = read_truth(truth, ARRAY_SIZE(truth));
+
+	for (unsigned i = 1; i < count; i++) {
+		if (truth[i].thread.tid != truth[i - 1].thread.tid ||
+		    !strcmp(truth[i].name, truth[i - 1].name))
+			continue;
+		*first = truth[i - 1];
+		*second = truth[i];
+		return;
+	}
+	cr_assert_fail("no thread has two frames");
+}
+
+Test(user_namer, what_was_sampled_of_a_process_that_has_just_ended_is_named, .timeout = 60)
+{
+	uint64_t time = boot_time_ns();
+	struct truth first, second;
+	uint64_t task_mm;
+
+	open_any();
+	two_frames(&first, &second);
+	task_mm = first.thread.task + view->tasks.mm;
+	cr_assert(see(&first.thread, time, first.address));
+	look();
+	/* Gone, and its mm_struct is something else. */
+	forge(task_mm, 0);
+	forge(first.thread.mm + view->mappings.mm_tree, 0);
+	forge(first.thread.mm + view->mappings.mm_page_tables, 0);
+	cr_assert_not(see(&second.thread, time + 1, second.address));
+	look();
+	read_back();
+	cr_assert(symbol_is(name_at(&first.thread, time, first.address), first.name));
+	cr_assert(symbol_is(name_at(&second.thread, time + 1, second.address), second.name));
+	cr_assert_eq(named_count, 2);
+	cr_assert_eq(trace.program_count, 1);
+	trace_close(&trace);
+	close_image();
+}
+
+Test(user_namer, what_is_kept_of_a_process_does_not_hold_for_long, .timeout = 60)
+{
+	uint64_t time = boot_time_ns();
+	struct truth first, second;
+
+	open_any();
+	two_frames(&first, &second);
+	cr_assert(see(&first.thread, time, first.address));
+	look();
+	forge(first.thread.task + view->tasks.mm, 0);
+	nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
+	cr_assert_not(see(&second.thread, boot_time_ns(), second.address));
+	look();
+	cr_assert_eq(named_count, 1);
+	/* Nor for a process that was never found. */
+	second.thread = another(&first.thread);
+	forge(second.thread.task + view->tasks.mm, 0);
+	cr_assert(see(&second.thread, boot_time_ns(), second.address));
+	look();
+	cr_assert_eq(named_count, 1);
+	close_image();
+}
+
+static bool note_file(void *context, const struct linux_mapping *mapping)
+{
+	struct linux_file *found = context;
+
+	if (mapping->executable && mapping->file.inode)
+		*found = mapping->file;
+	return !found->inode;
+}
+
+/* A file whose inode was given to another one is not read for a process that is gone. */
+Test(user_namer, a_file_that_is_gone_with_its_process_is_not_read, .timeout = 60)
+{
+	struct linux_file found = {0};
+	struct truth truth;
+
+	open_any();
+	truth = one_frame();
+	linux_mappings_walk(&image.mappings, truth.thread.mm, note_file, &found);
+	cr_assert(found.inode);
+	cr_assert(linux_file_is_there(&image.files, &found));
+	forge(found.inode + image.files.inode_number, found.number + 1);
+	cr_assert_not(linux_file_is_there(&image.files, &found));
+	forge(found.inode + image.files.inode_number, found.number);
+	forge(found.inode + image.files.inode_size, found.size + 1);
+	cr_assert_not(linux_file_is_there(&image.files, &found));
+	forge(found.inode + image.files.inode_size, found.size);
+	found.device_minor++;
+	cr_assert_not(linux_file_is_there(&image.files, &found));
+	found.device_minor--;
+	cr_assert(linux_file_is_there(&image.files, &found));
+	close_image();
+}
+
 /* What is not a function of a file. */
 struct other_memory {
 	uint64_t vdso, jit, heap, stack;
