@@ -54,14 +54,16 @@ endif
 
 # The house. A folder sees only the folders named here: its include path holds nothing else,
 # so that an upward include does not compile.
-FOLDERS := base guest-introspection fxt profile sampler vmm tools
+FOLDERS := base guest-introspection fxt profile sampler kvm vmm attach tools
 SEES_base :=
 SEES_guest-introspection := base
 SEES_fxt := base
 SEES_profile := base fxt
 SEES_sampler := base guest-introspection fxt
-SEES_vmm := base guest-introspection sampler
-SEES_tools := base guest-introspection fxt profile sampler vmm
+SEES_kvm := base guest-introspection
+SEES_vmm := base guest-introspection sampler kvm
+SEES_attach := base guest-introspection sampler kvm
+SEES_tools := base guest-introspection fxt profile sampler vmm attach
 SEES_tests := $(FOLDERS) tests
 
 LIBRARY_FOLDERS := $(filter-out tools,$(FOLDERS))
@@ -122,7 +124,7 @@ $(BUILD)/libguestprof.so: $(LIBRARY_OBJECTS)
 $(BUILD)/guestprof: $(TOOL_OBJECTS) $(foreach folder,$(LIBRARY_FOLDERS),$(BUILD)/lib/lib$(folder).a)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $(TOOL_OBJECTS) \
-		$(foreach folder,vmm sampler profile fxt guest-introspection base,$(BUILD)/lib/lib$(folder).a) $(LIBS)
+		$(foreach folder,vmm attach kvm sampler profile fxt guest-introspection base,$(BUILD)/lib/lib$(folder).a) $(LIBS)
 
 # The object trees' own dependencies.
 -include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')

@@ -28,6 +28,7 @@
 #define FXT_SESSION_MEMORY "memory_bytes"       /* the guest's memory */
 #define FXT_SESSION_KERNEL "kernel"             /* string: the kernel file's name */
 #define FXT_SESSION_COMMAND_LINE "command_line" /* string: the guest kernel's */
+#define FXT_SESSION_SOURCE "source"             /* string: whose vCPUs, read how; none: our own */
 #define FXT_SESSION_WALL_CLOCK "wall_clock_ns"  /* CLOCK_REALTIME at the event's timestamp */
 
 /* Arguments of `guest`: what the guest turned out to be. */

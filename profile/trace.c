@@ -193,6 +193,7 @@ static bool see_event(struct trace *trace, const struct fxt_event *event)
 		copy_text(event, FXT_SESSION_TICK_SOURCE, info->tick_source);
 		copy_text(event, FXT_SESSION_KERNEL, info->kernel);
 		copy_text(event, FXT_SESSION_COMMAND_LINE, info->command_line);
+		copy_text(event, FXT_SESSION_SOURCE, info->source);
 		fxt_argument_get_u64(event, FXT_SESSION_PERIOD, &info->period_ns);
 		fxt_argument_get_u64(event, FXT_SESSION_DEPTH, &info->depth);
 		fxt_argument_get_u64(event, FXT_SESSION_VCPUS, &info->vcpus);

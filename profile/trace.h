@@ -26,6 +26,7 @@ struct trace_info {
 	char tick_source[TRACE_TEXT_MAX];
 	char kernel[TRACE_TEXT_MAX];
 	char command_line[TRACE_TEXT_MAX];
+	char source[TRACE_TEXT_MAX]; /* of an attached guest */
 	char banner[TRACE_TEXT_MAX];
 	char end_reason[TRACE_TEXT_MAX];
 	uint64_t period_ns;

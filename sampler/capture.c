@@ -17,7 +17,7 @@ _Static_assert(FXT_SAMPLE_DEPTH_MAX == GP_SAMPLER_DEPTH_MAX, "one depth limit");
 
 /* What one stop found, shared by all sessions that are due. */
 struct stop {
-	const struct guest_cpu *cpu;
+	const struct guest_cpu *cpu; /* NULL: not known */
 	const struct guest_memory *memory;
 	enum sampler_vcpu_state state;
 	struct unwind_stack stack;
@@ -127,26 +127,53 @@ static void walk(unsigned vcpu, unsigned depth, struct stop *stop)
 		atomic_store_explicit(&knowledge->vcpus[vcpu].wanted, mm, memory_order_relaxed);
 }
 
+/* Whether the vCPU is where its registers say, with a stack to walk. */
+static bool has_stack(const struct stop *stop)
+{
+	return stop->cpu &&
+	       (stop->state == SAMPLER_VCPU_RUNNING || stop->state == SAMPLER_VCPU_IN_VMM);
+}
+
+static uint64_t mode_value(const struct stop *stop)
+{
+	switch (stop->state) {
+	case SAMPLER_VCPU_RUNNING:
+		if (!stop->cpu)
+			break;
+		return stop->cpu->cpl == 3 ? FXT_MODE_GUEST_USER : FXT_MODE_GUEST_KERNEL;
+	case SAMPLER_VCPU_HALTED:
+		return FXT_MODE_HALTED;
+	case SAMPLER_VCPU_NOT_STARTED:
+		return FXT_MODE_NOT_STARTED;
+	case SAMPLER_VCPU_IN_VMM:
+		return FXT_MODE_IN_VMM;
+	}
+	return FXT_MODE_UNKNOWN;
+}
+
 static void look(struct sampler_target *target, unsigned vcpu, unsigned depth, struct stop *stop)
 {
 	const struct guest_cpu *cpu = stop->cpu;
 
-	stop->state = SAMPLER_VCPU_RUNNING;
 	/* After entering, in the one order that publish() relies on. */
 	stop->knowledge = atomic_load(&target->knowledge);
 	stop->task_known = stop->other_tables = stop->kernel_whole = false;
+	stop->stack = (struct unwind_stack){0};
+	if (!cpu) {
+		stop->mode = mode_value(stop);
+		return;
+	}
 	stop->addressing = addressing_value(cpu);
-	if (target->ops->vcpu_state && may_be_idle(cpu, stop->memory))
+	if (stop->state == SAMPLER_VCPU_RUNNING && target->ops->vcpu_state &&
+	    may_be_idle(cpu, stop->memory))
 		stop->state = target->ops->vcpu_state(target, vcpu);
-	if (stop->state == SAMPLER_VCPU_RUNNING) {
-		stop->mode = cpu->cpl == 3 ? FXT_MODE_GUEST_USER : FXT_MODE_GUEST_KERNEL;
+	stop->mode = mode_value(stop);
+	if (stop->state != SAMPLER_VCPU_NOT_STARTED)
 		identify(vcpu, stop);
+	if (has_stack(stop)) {
 		walk(vcpu, depth, stop);
 		return;
 	}
-	if (stop->state == SAMPLER_VCPU_HALTED)
-		identify(vcpu, stop);
-	stop->mode = stop->state == SAMPLER_VCPU_HALTED ? FXT_MODE_HALTED : FXT_MODE_NOT_STARTED;
 	stop->pcs[0] = cpu->cs.base + cpu->rip;
 	stop->stack = (struct unwind_stack){.count = 1, .user_frame = 1};
 }
@@ -381,7 +408,8 @@ static bool passes(const struct session_filter *filter, struct stop *stop)
 
 static void publish_registers(struct sampler_vcpu *vcpu, const struct guest_cpu *cpu)
 {
-	if (atomic_load_explicit(&vcpu->snapshot_state, memory_order_acquire) != SNAPSHOT_WANTED)
+	if (!cpu ||
+	    atomic_load_explicit(&vcpu->snapshot_state, memory_order_acquire) != SNAPSHOT_WANTED)
 		return;
 	vcpu->snapshot = *cpu;
 	atomic_store_explicit(&vcpu->snapshot_state, SNAPSHOT_TAKEN, memory_order_release);
@@ -414,24 +442,26 @@ static void capture_session(struct sampler_vcpu *vcpu, struct stop *stop)
 	if (last.count) {
 		write_names(vcpu, stop, last.last);
 		sample = (struct fxt_sample){
-			.flags = FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_STACK | FXT_SAMPLE_VCPU |
-				 FXT_SAMPLE_MODE | FXT_SAMPLE_STACK_END | FXT_SAMPLE_ADDRESS_SPACE |
-				 FXT_SAMPLE_ADDRESSING,
+			.flags = FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_VCPU | FXT_SAMPLE_MODE |
+				 FXT_SAMPLE_STACK_END,
 			.timestamp = last.last,
-			.stack = stop->pcs,
-			.depth = stop->stack.count,
 			.vcpu = vcpu->index,
 			/* A vCPU whose VMM was at work is between two guest instructions: its
 			 * stack is exact and says what made the VMM work. */
 			.mode = last.in_guest || stop->state != SAMPLER_VCPU_RUNNING
 					? stop->mode
 					: FXT_MODE_IN_VMM,
-			.stack_end = stop->state == SAMPLER_VCPU_RUNNING
-					     ? stack_end_value(stop->stack.end)
-					     : FXT_STACK_END_NOT_WALKED,
-			.address_space = stop->cpu->cr3,
-			.addressing = stop->addressing,
+			.stack_end = has_stack(stop) ? stack_end_value(stop->stack.end)
+						     : FXT_STACK_END_NOT_WALKED,
 		};
+		if (stop->cpu) {
+			sample.flags |=
+				FXT_SAMPLE_STACK | FXT_SAMPLE_ADDRESS_SPACE | FXT_SAMPLE_ADDRESSING;
+			sample.stack = stop->pcs;
+			sample.depth = stop->stack.count;
+			sample.address_space = stop->cpu->cr3;
+			sample.addressing = stop->addressing;
+		}
 		if (stop->task_known) {
 			sample.flags |= FXT_SAMPLE_PROCESS | FXT_SAMPLE_THREAD;
 			sample.process = (uint32_t)stop->task.pid;
@@ -492,11 +522,18 @@ bool sampler_is_due(struct sampler_target *target, unsigned vcpu)
 
 void sampler_capture(struct sampler_target *target, unsigned vcpu, const struct guest_cpu *cpu)
 {
+	sampler_capture_in_state(target, vcpu, SAMPLER_VCPU_RUNNING, cpu);
+}
+
+void sampler_capture_in_state(struct sampler_target *target, unsigned vcpu,
+			      enum sampler_vcpu_state state, const struct guest_cpu *cpu)
+{
 	struct sampler_vcpu *due[SAMPLER_SESSIONS_MAX];
 	unsigned count_due, depth = 0;
 	struct stop stop;
 
 	stop.cpu = cpu;
+	stop.state = state;
 	stop.memory = target->ops->memory(target);
 	enter(target);
 	count_due = due_sessions(target, vcpu, due);

@@ -148,9 +148,11 @@ static void write_head(struct recorder *recorder)
 		text_argument(FXT_SESSION_KERNEL, config->kernel),
 		text_argument(FXT_SESSION_COMMAND_LINE, config->command_line),
 		fxt_argument_u64(FXT_SESSION_WALL_CLOCK, wall_clock_ns()),
+		text_argument(FXT_SESSION_SOURCE, config->source), /* left out when there is none */
 	};
 
-	write_metadata(recorder, FXT_SESSION, FXT_VCPU_PROCESS, arguments, ARRAY_SIZE(arguments));
+	write_metadata(recorder, FXT_SESSION, FXT_VCPU_PROCESS, arguments,
+		       ARRAY_SIZE(arguments) - (config->source ? 0 : 1));
 	for (unsigned i = 0; i < recorder->vcpu_count; i++) {
 		uint64_t words[64];
 		char name[32];

@@ -34,6 +34,7 @@ struct recorder_config {
 	uint64_t memory_bytes;
 	const char *kernel;
 	const char *command_line;
+	const char *source; /* whose vCPUs these are and how they are read; NULL: our own VMM's */
 
 	/* Symbols given by the user: they name any address they contain. Borrowed. */
 	const struct symbol_table *tables[RECORDER_TABLES_MAX];

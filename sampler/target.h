@@ -35,6 +35,7 @@ enum sampler_vcpu_state {
 	SAMPLER_VCPU_RUNNING,     /* executing guest instructions */
 	SAMPLER_VCPU_HALTED,      /* HLT or the like: waits for an interrupt */
 	SAMPLER_VCPU_NOT_STARTED, /* waits for INIT and SIPI */
+	SAMPLER_VCPU_IN_VMM,      /* between two guest instructions: its VMM works on its behalf */
 };
 
 struct sampler_target_ops {
@@ -83,6 +84,13 @@ bool sampler_is_due(struct sampler_target *target, unsigned vcpu);
  * never twice at a time for one vCPU. Allocates nothing, takes no lock, makes no system call
  * (but see vcpu_state). */
 void sampler_capture(struct sampler_target *target, unsigned vcpu, const struct guest_cpu *cpu);
+
+/* The same for a target that knows what the vCPU does: vcpu_state() is not asked, except for one
+ * that is SAMPLER_VCPU_RUNNING. `cpu` NULL: its registers cannot be had without disturbing it; the
+ * record then has the time and the state only. In the VMM `cpu` is what the vCPU left the guest
+ * with. */
+void sampler_capture_in_state(struct sampler_target *target, unsigned vcpu,
+			      enum sampler_vcpu_state state, const struct guest_cpu *cpu);
 
 /* The tick thread of this vCPU is about to end: what its sessions still owe is written. On
  * that thread, last. */

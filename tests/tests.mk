@@ -30,7 +30,7 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 		$(filter %.o,$^) $(filter %.a,$^) -lcriterion -lm $(LIBS) $(LIBS_$*)
 
 # Command lines are parsed in tools/, which is in no library.
-$(BUILD)/tests/unit/record_options: $(BUILD)/obj/tools/record_options.o
+$(BUILD)/tests/unit/record_options: $(patsubst %,$(BUILD)/obj/tools/%.o,record_options sampling_options)
 $(BUILD)/tests/unit/record_status: $(BUILD)/obj/tools/record_status.o
 $(BUILD)/tests/unit/output: $(BUILD)/obj/tools/output.o
 $(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\

@@ -13,11 +13,13 @@ struct command {
 /* What every subcommand returns for a command line it does not understand. */
 #define EXIT_USAGE 2
 
+int command_attach(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_export(int argc, char **argv);
 int command_flamegraph(int argc, char **argv);
 int command_lab(int argc, char **argv);
+int command_ps(int argc, char **argv);
 int command_record(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_timeline(int argc, char **argv);

@@ -3,11 +3,8 @@
 
 #include "record_options.h"
 #include "record_status.h"
-#include "record_summary.h"
-
-#include "base/cleanup.h"
-#include "sampler/recorder.h"
-#include "symbol_files.h"
+#include "sampling.h"
+#include "sampling_summary.h"
 #include "vmm/console.h"
 #include "vmm/machine.h"
 #include "vmm/sandbox.h"
@@ -44,10 +41,7 @@ struct recording {
 	struct record_options options;
 	struct machine *machine;
 	enum machine_fault fault; /* when there is none */
-	gp_sampler_t *session;
-	struct recorder *recorder;
-	struct symbol_files symbols;
-	int output_fd;
+	struct sampling sampling;
 	_Atomic bool panic_on_console;
 	struct record_status line; /* main's */
 	struct record_status key;  /* the device thread's, for Ctrl-A s */
@@ -97,8 +91,8 @@ static void watch_console(void *context, uint64_t boot_ns, const char *text, siz
 	static const char panic[] = "Kernel panic - not syncing";
 	struct recording *recording = context;
 
-	if (recording->recorder)
-		recorder_note_line(recording->recorder, boot_ns, text, size);
+	if (recording->sampling.recorder)
+		recorder_note_line(recording->sampling.recorder, boot_ns, text, size);
 	if (memmem(text, size, panic, sizeof(panic) - 1))
 		atomic_store(&recording->panic_on_console, true);
 }
@@ -162,23 +156,6 @@ static void catch_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-static gp_status_t open_output(struct recording *recording, struct error *error)
-{
-	const char *path = recording->options.output;
-	struct stat file;
-
-	recording->output_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-	if (recording->output_fd < 0)
-		return error_set_errno(error, errno, "cannot write the trace %s (-o)", path);
-	/* An old trace goes only now that everything else was found good. */
-	if (fstat(recording->output_fd, &file) || !S_ISREG(file.st_mode))
-		return error_set(error, GP_ERR_INVALID_ARGS,
-				 "the trace %s is not a regular file; give another with -o", path);
-	if (ftruncate(recording->output_fd, 0))
-		return error_set_errno(error, errno, "cannot empty the old trace %s (-o)", path);
-	return GP_OK;
-}
-
 static gp_status_t confine_reader(void *context, struct error *error)
 {
 	const struct recording *recording = context;
@@ -188,72 +165,20 @@ static gp_status_t confine_reader(void *context, struct error *error)
 	return sandbox_enter_thread(SANDBOX_READER, NULL, error);
 }
 
-static gp_status_t start_error(gp_status_t status, const char *event, struct error *error)
-{
-	switch (status) {
-	case GP_ERR_ACCESS_DENIED:
-		return error_set(
-			error, status,
-			"-e %s: this user may not count events; 'sysctl "
-			"kernel.perf_event_paranoid=1' or CAP_PERFMON allows it, -e timer needs "
-			"nothing",
-			event);
-	case GP_ERR_NOT_SUPPORTED:
-		return error_set(error, status,
-				 "-e %s: this host does not count that event (no performance "
-				 "monitoring unit?); -e timer and -e cpu-clock need none",
-				 event);
-	default:
-		return error_set(
-			error, status,
-			"cannot start the ticks (%s): the limit of pending signals (ulimit -i) "
-			"or of descriptors (ulimit -n) may be reached",
-			gp_status_string(status));
-	}
-}
-
 static gp_status_t start_sampling(struct recording *recording, struct error *error)
 {
-	const struct record_options *options = &recording->options;
-	gp_sampler_config_t config = {
-		.size = sizeof(config),
-		.period_ns = options->period_ns,
-		.max_depth = options->depth,
-		.source = options->source,
-		.jitter_percent = options->jitter_percent,
-		.vcpus = options->sampled_vcpu_count ? options->sampled_vcpus : NULL,
-		.vcpu_count = options->sampled_vcpu_count,
-	};
-	struct recorder_config recorder = {
+	const struct machine_config *machine = &recording->options.machine;
+	struct recorder_config config = {
 		.target = machine_target(recording->machine),
-		.fd = recording->output_fd,
-		.period_ns = options->period_ns,
-		.tick_source = options->event,
-		.depth = options->depth,
-		.memory_bytes = options->machine.memory,
-		.kernel = options->machine.kernel,
-		.command_line = options->machine.command_line,
+		.memory_bytes = machine->memory,
+		.kernel = machine->kernel,
+		.command_line = machine->command_line,
 		.on_thread_start = confine_reader,
 		.context = recording,
 	};
-	gp_status_t status;
 
-	machine_kernel_range(recording->machine, &recorder.startup_start, &recorder.startup_end);
-	for (unsigned i = 0; i < recording->symbols.count; i++)
-		recorder.tables[recorder.table_count++] = &recording->symbols.tables[i];
-	status = gp_sampler_create(machine_target(recording->machine), 0, &config,
-				   &recording->session);
-	if (status)
-		return error_set(error, status, "cannot open a sampler session: %s",
-				 gp_status_string(status));
-	recorder.session = recording->session;
-	status = recorder_start(&recorder, &recording->recorder, error);
-	if (status)
-		return status;
-	status = gp_sampler_start(recording->session, 0);
-	if (status)
-		return start_error(status, options->event, error);
-	return GP_OK;
+	machine_kernel_range(recording->machine, &config.startup_start, &config.startup_end);
+	return sampling_start(&recording->sampling, &config, error);
 }
 
 /* The machine has been created: everything from here on leaves a closed trace behind. */
@@ -266,10 +191,10 @@ static gp_status_t start(struct recording *recording, struct error *error)
 		status = sandbox_enter_process(error);
 	if (!status)
 		status = machine_start(recording->machine, error);
-	if (!status && options->period_ns)
+	if (!status && options->sampling.period_ns)
 		status = start_sampling(recording, error);
-	record_status_init(&recording->line, recording->session, recording->recorder,
-			   options->machine.vcpus);
+	record_status_init(&recording->line, recording->sampling.session,
+			   recording->sampling.recorder, options->machine.vcpus);
 	recording->key = recording->line;
 	atomic_store(&recording->key_ready, true);
 	if (!status && options->machine.sandbox && sandbox_is_supported())
@@ -277,11 +202,22 @@ static gp_status_t start(struct recording *recording, struct error *error)
 	return status;
 }
 
+static void print_json(const struct recording *recording, const char *end, int code,
+		       const struct recorder_summary *summary)
+{
+	putchar('{');
+	sampling_print_json(end, code, summary);
+	printf(",\"console_dropped\":%llu,\"console_lines\":%llu,\"console_lines_lost\":%llu}\n",
+	       (unsigned long long)machine_console_dropped(recording->machine),
+	       (unsigned long long)summary->console.lines,
+	       (unsigned long long)summary->console.lost);
+}
+
 static int run(struct recording *recording)
 {
 	const struct record_options *options = &recording->options;
 	struct machine_limits limits = {
-		.duration_ns = options->duration_ns,
+		.duration_ns = options->sampling.duration_ns,
 		.timeout_ns = options->timeout_ns,
 	};
 	struct recorder_summary summary = {0};
@@ -301,24 +237,15 @@ static int run(struct recording *recording)
 	panicked = end == MACHINE_RESET || end == MACHINE_TRIPLE_FAULT
 			   ? atomic_load(&recording->panic_on_console)
 			   : false;
-	if (recording->session)
-		gp_sampler_stop(recording->session, 0);
-	if (recording->recorder) {
-		recorder_finish(recording->recorder, machine_end_string(end), &summary);
-		recording->recorder = NULL;
-		if (summary.symbols_found)
-			panicked = summary.panicked;
-	}
-	gp_sampler_close(recording->session);
-	recording->session = NULL;
+	sampling_finish(&recording->sampling, machine_end_string(end), &summary);
+	if (summary.symbols_found)
+		panicked = summary.panicked;
 	console_restore();
 	code = exit_code(end, panicked);
 	how = panicked ? "guest panic" : machine_end_string(end);
-	record_summary_print(options, how, options->period_ns ? recording->output_fd : -1,
-			     &summary);
-	if (options->json)
-		record_summary_print_json(how, code, machine_console_dropped(recording->machine),
-					  &summary);
+	sampling_print_summary(&recording->sampling, how, &summary);
+	if (options->sampling.json)
+		print_json(recording, how, code, &summary);
 	if (machine_console_dropped(recording->machine))
 		fprintf(stderr,
 			"guestprof record: %llu bytes of console output were lost to a slow "
@@ -331,12 +258,12 @@ static int run(struct recording *recording)
 			error.text);
 	}
 	if (summary.problem.status) {
-		fprintf(stderr, "guestprof record: %s: %s\n", options->output,
+		fprintf(stderr, "guestprof record: %s: %s\n", options->sampling.output,
 			summary.problem.text);
 		if (code == RECORD_POWERED_OFF)
 			code = RECORD_FAILED;
 	}
-	if (options->json && fflush(stdout))
+	if (options->sampling.json && fflush(stdout))
 		code = code ? code : RECORD_FAILED;
 	return code;
 }
@@ -344,10 +271,9 @@ static int run(struct recording *recording)
 static gp_status_t prepare(struct recording *recording, struct error *error)
 {
 	struct record_options *options = &recording->options;
-	gp_status_t status = GP_OK;
+	gp_status_t status =
+		sampling_init(&recording->sampling, "guestprof record", &options->sampling, error);
 
-	for (unsigned i = 0; !status && i < options->symbol_file_count; i++)
-		status = symbol_files_add(&recording->symbols, options->symbol_files[i], error);
 	if (status)
 		return status;
 	guard_terminal();
@@ -362,8 +288,8 @@ static gp_status_t prepare(struct recording *recording, struct error *error)
 	signalled_machine = recording->machine;
 	if (signalled) /* before there was a machine to end */
 		machine_request_end(recording->machine, MACHINE_SIGNALLED);
-	if (options->period_ns)
-		status = open_output(recording, error);
+	if (options->sampling.period_ns)
+		status = sampling_open_output(&recording->sampling, error);
 	return status;
 }
 
@@ -371,22 +297,15 @@ static void release(struct recording *recording)
 {
 	struct recorder_summary summary;
 
-	gp_sampler_close(recording->recorder ? NULL : recording->session);
-	if (recording->recorder) {
-		gp_sampler_stop(recording->session, 0);
-		recorder_finish(recording->recorder, "not started", &summary);
-		gp_sampler_close(recording->session);
-	}
+	sampling_finish(&recording->sampling, "not started", &summary);
 	signalled_machine = NULL;
 	machine_destroy(recording->machine);
-	symbol_files_deinit(&recording->symbols);
-	if (recording->output_fd >= 0)
-		close(recording->output_fd);
+	sampling_deinit(&recording->sampling);
 }
 
 int command_record(int argc, char **argv)
 {
-	struct recording recording = {.output_fd = -1};
+	struct recording recording = {.sampling = {.output_fd = -1}};
 	struct error error = {0};
 	int code;
 

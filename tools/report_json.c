@@ -89,6 +89,8 @@ void report_write_json(const struct report *report, FILE *to)
 	text_member(to, "guest", info->banner);
 	text_member(to, "kernel", info->kernel);
 	text_member(to, "command_line", info->command_line);
+	if (*info->source)
+		text_member(to, "source", info->source);
 	text_member(to, "tick_source", info->tick_source);
 	text_member(to, "ended", info->end_reason);
 	fprintf(to, "  \"complete\": %s,\n", info->complete ? "true" : "false");

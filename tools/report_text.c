@@ -93,6 +93,7 @@ static void print_header(const struct report *report, FILE *to)
 	print_text(to, "guest:    ", info->banner);
 	print_text(to, "kernel:   ", info->kernel);
 	print_text(to, "command:  ", info->command_line);
+	print_text(to, "source:   ", info->source);
 	fprintf(to, "# sampled:  %llu vCPU(s), every %.3f us, %.3f s\n",
 		(unsigned long long)info->vcpus, (double)info->period_ns / 1e3,
 		(double)(info->last_ns - info->first_ns) / 1e9);

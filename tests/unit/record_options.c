@@ -83,17 +83,17 @@ Test(record_options, defaults)
 	cr_assert_eq(options.machine.disk_count, 0);
 	cr_assert(options.machine.sandbox);
 	cr_assert_null(options.machine.until);
-	cr_assert_eq(options.period_ns, 1000000);
-	cr_assert_eq(options.source, GP_TICK_TIMER);
-	cr_assert_str_eq(options.event, "timer");
-	cr_assert_eq(options.jitter_percent, 0);
-	cr_assert_eq(options.sampled_vcpu_count, 0);
-	cr_assert_eq(options.depth, 64);
-	cr_assert_eq(options.duration_ns, 0);
+	cr_assert_eq(options.sampling.period_ns, 1000000);
+	cr_assert_eq(options.sampling.source, GP_TICK_TIMER);
+	cr_assert_str_eq(options.sampling.event, "timer");
+	cr_assert_eq(options.sampling.jitter_percent, 0);
+	cr_assert_eq(options.sampling.sampled_vcpu_count, 0);
+	cr_assert_eq(options.sampling.depth, 64);
+	cr_assert_eq(options.sampling.duration_ns, 0);
 	cr_assert_eq(options.timeout_ns, 0);
-	cr_assert_str_eq(options.output, "guestprof.fxt");
-	cr_assert(!options.json);
-	cr_assert_eq(options.symbol_file_count, 0);
+	cr_assert_str_eq(options.sampling.output, "guestprof.fxt");
+	cr_assert(!options.sampling.json);
+	cr_assert_eq(options.sampling.symbol_file_count, 0);
 }
 
 Test(record_options, every_option_by_its_long_name)
@@ -112,21 +112,21 @@ Test(record_options, every_option_by_its_long_name)
 	cr_assert(options.machine.disks[0].read_only);
 	cr_assert_str_eq(options.machine.disks[1].path, "e");
 	cr_assert(!options.machine.disks[1].read_only);
-	cr_assert_eq(options.period_ns, 250000);
-	cr_assert_eq(options.jitter_percent, 10);
-	cr_assert_eq(options.sampled_vcpu_count, 3);
-	cr_assert_eq(options.sampled_vcpus[0], 2);
-	cr_assert_eq(options.sampled_vcpus[1], 0);
-	cr_assert_eq(options.sampled_vcpus[2], 1);
-	cr_assert_eq(options.depth, 5);
-	cr_assert_eq(options.symbol_file_count, 1);
-	cr_assert_str_eq(options.symbol_files[0], "s@0x10");
-	cr_assert_str_eq(options.output, "o");
+	cr_assert_eq(options.sampling.period_ns, 250000);
+	cr_assert_eq(options.sampling.jitter_percent, 10);
+	cr_assert_eq(options.sampling.sampled_vcpu_count, 3);
+	cr_assert_eq(options.sampling.sampled_vcpus[0], 2);
+	cr_assert_eq(options.sampling.sampled_vcpus[1], 0);
+	cr_assert_eq(options.sampling.sampled_vcpus[2], 1);
+	cr_assert_eq(options.sampling.depth, 5);
+	cr_assert_eq(options.sampling.symbol_file_count, 1);
+	cr_assert_str_eq(options.sampling.symbol_files[0], "s@0x10");
+	cr_assert_str_eq(options.sampling.output, "o");
 	cr_assert_str_eq(options.machine.until, "login:");
 	cr_assert_eq(options.machine.until_size, 6);
-	cr_assert_eq(options.duration_ns, UINT64_C(1500000000));
+	cr_assert_eq(options.sampling.duration_ns, UINT64_C(1500000000));
 	cr_assert_eq(options.timeout_ns, UINT64_C(60000000000));
-	cr_assert(options.json);
+	cr_assert(options.sampling.json);
 	cr_assert(!options.machine.sandbox);
 }
 
@@ -207,7 +207,7 @@ Test(record_options, times_are_seconds)
 	char line[64];
 
 	accept("-k|k|--duration|.25|--timeout|1e3");
-	cr_assert_eq(options.duration_ns, 250000000);
+	cr_assert_eq(options.sampling.duration_ns, 250000000);
 	cr_assert_eq(options.timeout_ns, UINT64_C(1000000000000));
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		snprintf(line, sizeof(line), "-k|k|--duration|%s", bad[i]);
@@ -231,16 +231,16 @@ Test(record_options, tick_sources)
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		snprintf(line, sizeof(line), "-k|k|-e|%s", names[i].name);
 		accept(line);
-		cr_assert_eq(options.source, names[i].source);
-		cr_assert_str_eq(options.event, names[i].name);
+		cr_assert_eq(options.sampling.source, names[i].source);
+		cr_assert_str_eq(options.sampling.event, names[i].name);
 	}
 	refuse("-k|k|-e|cache-misses", "cache-misses");
 	refuse("-k|k|-e|", "-e");
 	/* A period of a thousandth of a second means nothing in events. */
 	accept("-k|k|-e|cycles");
-	cr_assert_gt(options.period_ns, 1000000);
+	cr_assert_gt(options.sampling.period_ns, 1000000);
 	accept("-k|k|-e|cycles|--period|500000");
-	cr_assert_eq(options.period_ns, 500000);
+	cr_assert_eq(options.sampling.period_ns, 500000);
 }
 
 Test(record_options, jitter_needs_the_timer_in_either_order)
@@ -259,9 +259,9 @@ Test(record_options, sampled_vcpus_are_ones_that_are_there)
 	char line[64];
 
 	accept("-k|k|-c|4|--sample-cpus|3");
-	cr_assert_eq(options.sampled_vcpu_count, 1);
+	cr_assert_eq(options.sampling.sampled_vcpu_count, 1);
 	accept("-k|k|--sample-cpus|0-3|-c|4");
-	cr_assert_eq(options.sampled_vcpu_count, 4);
+	cr_assert_eq(options.sampling.sampled_vcpu_count, 4);
 	refuse("-k|k|-c|4|--sample-cpus|4", "--sample-cpus");
 	refuse("-k|k|--sample-cpus|0,1", "--sample-cpus");
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
@@ -281,10 +281,10 @@ Test(record_options, no_more_disks_and_symbol_files_than_there_are_places)
 	strcat(line, "|-d|one-more");
 	refuse(line, "one-more");
 	strcpy(line, "-k|k");
-	for (int i = 0; i < RECORD_SYMBOL_FILES_MAX; i++)
+	for (int i = 0; i < SAMPLING_SYMBOL_FILES_MAX; i++)
 		strcat(line, "|--symbols|file");
 	accept(line);
-	cr_assert_eq(options.symbol_file_count, RECORD_SYMBOL_FILES_MAX);
+	cr_assert_eq(options.sampling.symbol_file_count, SAMPLING_SYMBOL_FILES_MAX);
 	strcat(line, "|--symbols|one-more");
 	refuse(line, "one-more");
 	refuse("-k|k|-d|", "-d");

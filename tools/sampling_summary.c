@@ -1,4 +1,4 @@
-#include "record_summary.h"
+#include "sampling_summary.h"
 
 #include "profile/profile.h"
 #include "profile/table.h"
@@ -73,18 +73,18 @@ static void print_where(const struct recorder_summary *summary, int trace_fd)
 	munmap(bytes, size);
 }
 
-void record_summary_print(const struct record_options *options, const char *end, int trace_fd,
-			  const struct recorder_summary *summary)
+void sampling_print_summary(const struct sampling *sampling, const char *end,
+			    const struct recorder_summary *summary)
 {
 	const gp_sampler_totals_t *totals = &summary->totals;
 
-	fprintf(stderr, "\nguestprof record: %s\n", end);
-	if (trace_fd < 0)
+	fprintf(stderr, "\n%s: %s\n", sampling->command, end);
+	if (sampling->output_fd < 0)
 		return;
 	fprintf(stderr, "  %llu ticks = %llu stacks + %llu partial + %llu dropped\n",
 		(unsigned long long)totals->ticks, (unsigned long long)totals->full,
 		(unsigned long long)totals->partial, (unsigned long long)totals->dropped);
-	print_where(summary, trace_fd);
+	print_where(summary, sampling->output_fd);
 	if (!summary->symbols_found)
 		fprintf(stderr, "  no kernel symbols: %s\n",
 			summary->no_names.status ? summary->no_names.text : "not found");
@@ -97,20 +97,16 @@ void record_summary_print(const struct record_options *options, const char *end,
 			summary->no_stacks.text);
 	fprintf(stderr,
 		"  trace %s, %llu bytes: look with guestprof report, flamegraph or timeline\n",
-		options->output, (unsigned long long)summary->file_bytes);
+		sampling->options->output, (unsigned long long)summary->file_bytes);
 }
 
-void record_summary_print_json(const char *end, int code, uint64_t console_dropped,
-			       const struct recorder_summary *summary)
+void sampling_print_json(const char *end, int code, const struct recorder_summary *summary)
 {
-	printf("{\"end\":\"%s\",\"exit_code\":%d,\"ticks\":%llu,\"stacks\":%llu,\"partials\":%llu,"
-	       "\"dropped\":%llu,\"addresses\":%llu,\"unnamed\":%llu,\"bytes\":%llu,"
-	       "\"console_dropped\":%llu,\"console_lines\":%llu,\"console_lines_lost\":%llu}\n",
+	printf("\"end\":\"%s\",\"exit_code\":%d,\"ticks\":%llu,\"stacks\":%llu,\"partials\":%llu,"
+	       "\"dropped\":%llu,\"addresses\":%llu,\"unnamed\":%llu,\"bytes\":%llu",
 	       end, code, (unsigned long long)summary->totals.ticks,
 	       (unsigned long long)summary->totals.full,
 	       (unsigned long long)summary->totals.partial,
 	       (unsigned long long)summary->totals.dropped, (unsigned long long)summary->addresses,
-	       (unsigned long long)summary->unnamed, (unsigned long long)summary->file_bytes,
-	       (unsigned long long)console_dropped, (unsigned long long)summary->console.lines,
-	       (unsigned long long)summary->console.lost);
+	       (unsigned long long)summary->unnamed, (unsigned long long)summary->file_bytes);
 }

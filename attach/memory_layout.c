@@ -1,0 +1,191 @@
+#include "attach/memory_layout.h"
+
+#include "base/container.h"
+#include "guest-introspection/linux_kernel.h"
+#include "guest-introspection/translate.h"
+
+#include <string.h>
+
+#define GIB (UINT64_C(1) << 30)
+#define HOLE_END (4 * GIB)
+#define LARGE_PAGE (UINT64_C(1) << 21)
+
+/* Where RAM below 4 GiB ends in a guest that has more:
+ * QEMU `pc` 3 GiB (hw/i386/pc_piix.c), `q35` 2 GiB or 2.75 GiB (hw/i386/pc_q35.c), both up to
+ * 3.5 GiB when the guest just fits; guestprof and cloud-hypervisor (arch/x86_64/layout.rs) 3 GiB;
+ * Firecracker (arch/x86_64/layout.rs) 3 or 3.25 GiB, crosvm (x86_64/src/lib.rs) 3.25 GiB. */
+static const uint64_t holes[] = {
+	3 * GIB, 2 * GIB, UINT64_C(0xb0000000), UINT64_C(0xd0000000), UINT64_C(0xe0000000),
+};
+
+/* Areas that are tried, the largest ones; and pairs of them. */
+#define SINGLE_AREAS 8
+#define PAIRED_AREAS 4
+
+struct piece {
+	const struct foreign_area *area;
+	uint64_t skip; /* bytes at its start that are something else */
+};
+
+static bool add_region(struct foreign_layout *layout, uint64_t address_in_guest,
+		       const struct piece *piece, uint64_t offset, uint64_t size)
+{
+	if (layout->count == FOREIGN_REGIONS_MAX)
+		return false;
+	offset += piece->skip;
+	layout->regions[layout->count++] = (struct foreign_region){
+		.gpa = address_in_guest,
+		.size = size,
+		.address = piece->area->area.start + offset,
+		.host = piece->area->host ? piece->area->host + offset : NULL,
+	};
+	return true;
+}
+
+/* Pieces one after the other from 0 on; from `hole` to 4 GiB there is none. */
+static bool lay_out(const struct piece *pieces, unsigned count, uint64_t hole,
+		    struct foreign_layout *out)
+{
+	uint64_t at = 0, total = 0;
+
+	*out = (struct foreign_layout){0};
+	for (unsigned i = 0; i < count; i++)
+		total += pieces[i].area->area.size - pieces[i].skip;
+	/* A hole that nothing reaches is not one to try. */
+	if (hole ? total <= hole : total > HOLE_END)
+		return false;
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t size = pieces[i].area->area.size - pieces[i].skip, done = 0;
+
+		if (hole && at < hole && size > hole - at) {
+			done = hole - at;
+			if (!add_region(out, at, &pieces[i], 0, done))
+				return false;
+			at = HOLE_END;
+		}
+		if (!add_region(out, at, &pieces[i], done, size - done))
+			return false;
+		at += size - done;
+		if (hole && at == hole)
+			at = HOLE_END;
+	}
+	return true;
+}
+
+/* The same with each end of the RAM below 4 GiB; `index` counts those that are possible. */
+static bool with_hole(const struct piece *pieces, unsigned count, unsigned *index,
+		      struct foreign_layout *out)
+{
+	if (lay_out(pieces, count, 0, out) && !(*index)--)
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(holes); i++)
+		if (lay_out(pieces, count, holes[i], out) && !(*index)--)
+			return true;
+	return false;
+}
+
+/* Bytes of an area before its first large page: a neighbour of the RAM that the kernel has merged
+ * with it. */
+static uint64_t unaligned_bytes(const struct foreign_area *area)
+{
+	return -area->area.start & (LARGE_PAGE - 1);
+}
+
+bool memory_layout_guess(const struct foreign_memory *memory, unsigned index,
+			 struct foreign_layout *out)
+{
+	struct piece pieces[2] = {0};
+
+	for (unsigned i = 0; i < memory->area_count && i < SINGLE_AREAS; i++) {
+		pieces[0].area = &memory->areas[i];
+		if (with_hole(pieces, 1, &index, out))
+			return true;
+	}
+	for (unsigned i = 0; i < memory->area_count && i < PAIRED_AREAS; i++) {
+		for (unsigned j = 0; j < memory->area_count && j < PAIRED_AREAS; j++) {
+			if (i == j)
+				continue;
+			pieces[0].area = &memory->areas[i];
+			pieces[1].area = &memory->areas[j];
+			if (with_hole(pieces, 2, &index, out))
+				return true;
+		}
+	}
+	for (unsigned i = 0; i < memory->area_count && i < SINGLE_AREAS; i++) {
+		pieces[0].area = &memory->areas[i];
+		pieces[0].skip = unaligned_bytes(&memory->areas[i]);
+		if (pieces[0].skip && pieces[0].skip < memory->areas[i].area.size &&
+		    with_hole(pieces, 1, &index, out))
+			return true;
+	}
+	return false;
+}
+
+static bool uses_page_tables(const struct guest_cpu *cpu)
+{
+	return (cpu->cr0 & X86_CR0_PROTECTED) && (cpu->cr0 & X86_CR0_PAGING);
+}
+
+static bool agrees(const struct guest_memory *memory, const struct guest_cpu *cpu)
+{
+	struct address_space space = address_space_of(cpu);
+	struct translation translation;
+	uint64_t address = guest_code_size(cpu) == 64 ? cpu->rip : cpu->cs.base + cpu->rip;
+	uint8_t byte;
+
+	if (guest_code_size(cpu) != 64)
+		address &= UINT32_MAX;
+	return guest_translate(&space, memory, gva(address), &translation) == TRANSLATE_OK &&
+	       translation.executable && (cpu->cpl != 3 || translation.user) &&
+	       guest_memory_read(memory, translation.gpa, &byte, 1);
+}
+
+bool memory_layout_is_proven(const struct guest_memory *memory, const struct guest_cpu *cpus,
+			     unsigned count, char *banner)
+{
+	struct linux_kernel kernel;
+	unsigned agreeing = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (!uses_page_tables(&cpus[i]))
+			continue;
+		if (!agrees(memory, &cpus[i]))
+			return false;
+		agreeing++;
+	}
+	if (!agreeing)
+		return false;
+	*banner = 0;
+	if (!linux_kernel_find(memory, cpus, count, &kernel, NULL))
+		memcpy(banner, kernel.banner, sizeof(kernel.banner));
+	return true;
+}
+
+gp_status_t memory_layout_find(struct foreign_memory *memory, const struct guest_cpu *cpus,
+			       unsigned count, char *banner, struct error *error)
+{
+	const struct foreign_layout none = {0};
+	struct foreign_layout layout, proven = {0};
+	char found[256];
+
+	for (unsigned i = 0; memory_layout_guess(memory, i, &layout); i++) {
+		foreign_memory_set_layout(memory, &layout);
+		if (!memory_layout_is_proven(&memory->memory, cpus, count, found))
+			continue;
+		/* The kernel's banner is more than page tables: they may all lie below a hole
+		 * whose beginning is then still open. */
+		if (!proven.count || *found) {
+			proven = layout;
+			memcpy(banner, found, sizeof(found));
+		}
+		if (*found)
+			break;
+	}
+	foreign_memory_set_layout(memory, proven.count ? &proven : &none);
+	if (proven.count)
+		return GP_OK;
+	return error_set(error, GP_ERR_NOT_FOUND,
+			 "its guest's memory cannot be told from the VMM's: no layout agrees with "
+			 "the page tables of its vCPUs (a guest that uses none, yet; or one whose "
+			 "memory is laid out in a way that is not known)");
+}

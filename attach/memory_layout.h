@@ -1,0 +1,34 @@
+/* Which guest-physical address lies where in a VMM: found by supposition and proof.
+ *
+ * No interface of the kernel tells it to another process. What VMMs do is little, though: the
+ * guest's RAM is the largest writable mapping, or a few in a row, from address 0 on, and what does
+ * not fit below the hole for devices that ends at 4 GiB goes on behind it. So each such layout is
+ * supposed, and has to be proven by the guest: through its page tables, starting at its CR3, its
+ * program counter must lead to executable memory; with a Linux kernel also to its banner. Wrong
+ * ones fail at the first or second table.
+ */
+#ifndef ATTACH_MEMORY_LAYOUT_H
+#define ATTACH_MEMORY_LAYOUT_H
+
+#include "attach/foreign_memory.h"
+#include "base/error.h"
+#include "guest-introspection/guest_cpu.h"
+
+#include <stdbool.h>
+
+/* The layout number `index` of those that the areas of `memory` may have, the likeliest first.
+ * False: there are no more. */
+bool memory_layout_guess(const struct foreign_memory *memory, unsigned index,
+			 struct foreign_layout *out);
+
+/* Whether the registers of `count` vCPUs agree with the layout that `memory` has now: all that use
+ * page tables do, and at least one does. `banner` (of 256 bytes) is set to that of a Linux
+ * kernel, or empty. */
+bool memory_layout_is_proven(const struct guest_memory *memory, const struct guest_cpu *cpus,
+			     unsigned count, char *banner);
+
+/* Finds the layout and leaves it set. GP_ERR_NOT_FOUND: none can be proven from these registers. */
+gp_status_t memory_layout_find(struct foreign_memory *memory, const struct guest_cpu *cpus,
+			       unsigned count, char *banner, struct error *error);
+
+#endif

@@ -1,0 +1,66 @@
+#include "attach/proc_file.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+size_t proc_read(const char *proc, pid_t pid, const char *name, char *text, size_t size)
+{
+	AUTO_CLOSE int fd = -1;
+	size_t length = 0;
+	char path[300];
+
+	*text = 0;
+	snprintf(path, sizeof(path), "%s/%d/%s", proc, (int)pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	while (length + 1 < size) {
+		ssize_t got = read(fd, text + length, size - 1 - length);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			break;
+		length += (size_t)got;
+	}
+	text[length] = 0;
+	return length;
+}
+
+bool proc_number(const char *text, uint64_t most, uint64_t *value)
+{
+	unsigned long long number;
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	if (errno || *end || number > most)
+		return false;
+	*value = number;
+	return true;
+}
+
+bool proc_field(const char *text, const char *name, int base, uint64_t *value)
+{
+	size_t length = strlen(name);
+
+	for (const char *line = text; line; line = strchr(line, '\n')) {
+		char *end;
+
+		if (*line == '\n')
+			line++;
+		if (strncmp(line, name, length) || line[length] != ':')
+			continue;
+		*value = strtoull(line + length + 1, &end, base);
+		return end > line + length + 1;
+	}
+	return false;
+}

@@ -1,0 +1,21 @@
+/* Small files below /proc: read whole, numbers taken out. Their content is another process's doing
+ * and untrusted. */
+#ifndef ATTACH_PROC_FILE_H
+#define ATTACH_PROC_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Reads `proc`/`pid`/`name`, at most `size` - 1 bytes of it, and terminates it. Returns its length;
+ * 0, an empty text, when it cannot be read. */
+size_t proc_read(const char *proc, pid_t pid, const char *name, char *text, size_t size);
+
+/* `text` is a decimal number of at most `most` and nothing else. */
+bool proc_number(const char *text, uint64_t most, uint64_t *value);
+
+/* The number after "`name`:" at the beginning of a line, in the given base. */
+bool proc_field(const char *text, const char *name, int base, uint64_t *value);
+
+#endif

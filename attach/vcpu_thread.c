@@ -1,0 +1,90 @@
+#include "attach/vcpu_thread.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/kvm.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int vcpu_thread_open(const char *proc, pid_t pid, pid_t thread)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "%s/%d/task/%d/syscall", proc, (int)pid, (int)thread);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* fs/proc/base.c, proc_pid_syscall(): "running", or "-1 sp pc", or the call's number, its six
+ * arguments, sp and pc. */
+enum vcpu_activity vcpu_thread_activity(int activity_fd, int vcpu_fd, int *found)
+{
+	char text[256];
+	uint64_t fd, request, sp, pc;
+	int64_t number;
+	ssize_t length = pread(activity_fd, text, sizeof(text) - 1, 0);
+
+	if (length <= 0)
+		return VCPU_GONE;
+	text[length] = 0;
+	if (!strncmp(text, "running", 7))
+		return VCPU_RUNS;
+	/* KVM's own threads in the process are copies of one that was in KVM_RUN when they were
+	 * made, and have no user mode to return to: no pc. */
+	if (sscanf(text, "%" SCNd64 " %" SCNx64 " %" SCNx64 " %*x %*x %*x %*x %" SCNx64 " %" SCNx64,
+		   &number, &fd, &request, &sp, &pc) != 5 ||
+	    number != SYS_ioctl || (uint32_t)request != KVM_RUN || !pc ||
+	    (vcpu_fd >= 0 && fd != (uint64_t)vcpu_fd))
+		return VCPU_VMM_SLEEPS;
+	if (found)
+		*found = (int)fd;
+	return VCPU_SLEEPS;
+}
+
+/* What the registers at a stop say: behind a system call they still hold its number, arguments and
+ * result (arch/x86/entry/common.c; user mode and interrupts have orig_rax -1). */
+static enum vcpu_stop where(const struct vcpu_stopped *stopped, int vcpu_fd, int *fd)
+{
+	struct user_regs_struct registers;
+
+	if (ptrace(PTRACE_GETREGS, stopped->thread, NULL, &registers))
+		return VCPU_STOPPED_IN_VMM;
+	if (registers.orig_rax != SYS_ioctl || (uint32_t)registers.rsi != KVM_RUN ||
+	    (int64_t)registers.rax != -EINTR || (vcpu_fd >= 0 && (int)registers.rdi != vcpu_fd))
+		return VCPU_STOPPED_IN_VMM;
+	*fd = (int)registers.rdi;
+	return VCPU_STOPPED_IN_RUN;
+}
+
+enum vcpu_stop vcpu_thread_stop(pid_t thread, int vcpu_fd, struct vcpu_stopped *stopped)
+{
+	int status;
+
+	*stopped = (struct vcpu_stopped){.thread = thread, .vcpu_fd = -1};
+	if (ptrace(PTRACE_SEIZE, thread, NULL, NULL))
+		return errno == ESRCH ? VCPU_ENDED : VCPU_NOT_STOPPED;
+	if (ptrace(PTRACE_INTERRUPT, thread, NULL, NULL))
+		return VCPU_ENDED;
+	while (waitpid(thread, &status, __WALL) < 0)
+		if (errno != EINTR)
+			return VCPU_ENDED;
+	if (!WIFSTOPPED(status))
+		return VCPU_ENDED;
+	/* A signal came first (ptrace(2), "Signal-delivery-stop"): its delivery goes on when the
+	 * thread does. Every other stop of a seized thread is an event. */
+	if (!(status >> 16))
+		stopped->signal = WSTOPSIG(status);
+	return where(stopped, vcpu_fd, &stopped->vcpu_fd);
+}
+
+void vcpu_thread_release(const struct vcpu_stopped *stopped)
+{
+	/* Fails only for one that was killed meanwhile. */
+	ptrace(PTRACE_DETACH, stopped->thread, NULL, (void *)(intptr_t)stopped->signal);
+}

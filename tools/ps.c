@@ -1,0 +1,132 @@
+/* guestprof ps: the KVM virtual machines of this host. */
+#include "command.h"
+
+#include "attach/attached_vm.h"
+#include "profile/trace.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] =
+	"usage: guestprof ps [OPTIONS]\n"
+	"Lists the KVM virtual machines of this host that this user may see, and for those that "
+	"'guestprof\n"
+	"attach' cannot profile the reason.\n"
+	"\n"
+	"      --passive           only look at /proc: do not stop a vCPU for the moment that it "
+	"takes to\n"
+	"                          find the guest's memory and kernel\n"
+	"  -h, --help\n"
+	"\n"
+	"Exit codes: 0 there are some, 1 something failed, 3 there are none, 2 bad input.\n";
+
+enum { PS_NONE = 3 };
+
+struct listing {
+	bool passive;
+	unsigned count;
+};
+
+/* The names are another process's choice. */
+static void print_name(const char *name, int width)
+{
+	int length = (int)strlen(name);
+
+	if (!length) {
+		printf("%-*s", width, "-");
+		return;
+	}
+	trace_print_name(stdout, name, strlen(name));
+	for (; length < width; length++)
+		putchar(' ');
+}
+
+static void print_memory(uint64_t bytes)
+{
+	if (bytes)
+		printf(" %7llu M  ", (unsigned long long)(bytes >> 20));
+	else
+		printf(" %9s  ", "-");
+}
+
+static void print_machine(void *context, struct vm_process *process)
+{
+	struct attach_config config = {.pid = process->pid};
+	struct listing *listing = context;
+	struct attached_vm *vm = NULL;
+	struct error error = {0};
+
+	if (!listing->count++)
+		printf("%7s  %-18s %-20s %5s %9s  %s\n", "PID", "VMM", "NAME", "VCPUS", "MEMORY",
+		       "GUEST");
+	printf("%7d  ", (int)process->pid);
+	print_name(process->vmm, 18);
+	putchar(' ');
+	print_name(process->name, 20);
+	printf(" %5u", process->vcpu_count);
+	if (listing->passive) {
+		print_memory(0);
+		puts("-");
+		return;
+	}
+	if (attached_vm_create(&config, &vm, &error)) {
+		print_memory(0);
+		printf("cannot be attached to: %s\n", error.text);
+		return;
+	}
+	print_memory(attached_vm_info(vm)->memory_bytes);
+	print_name(*attached_vm_info(vm)->banner ? attached_vm_info(vm)->banner
+						 : "not recognised as Linux",
+		   0);
+	putchar('\n');
+	attached_vm_destroy(vm);
+}
+
+static const struct option long_options[] = {
+	{"passive", no_argument, NULL, 'p'},
+	{"help", no_argument, NULL, 'h'},
+	{NULL, 0, NULL, 0},
+};
+
+int command_ps(int argc, char **argv)
+{
+	static char program[] = "guestprof ps";
+	struct listing listing = {0};
+	struct error error = {0};
+	unsigned hidden;
+	int option;
+
+	argv[0] = program; /* for getopt's messages */
+	optind = 0;
+	while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+		if (option == 'h') {
+			fputs(help, stdout);
+			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+		}
+		if (option != 'p')
+			return EXIT_USAGE;
+		listing.passive = true;
+	}
+	if (optind < argc) {
+		fprintf(stderr, "guestprof ps: '%s' is not an option; guestprof ps --help\n",
+			argv[optind]);
+		return EXIT_USAGE;
+	}
+	if (vm_processes("/proc", print_machine, &listing, &hidden, &error)) {
+		fprintf(stderr, "guestprof ps: %s\n", error.text);
+		return EXIT_FAILURE;
+	}
+	if (fflush(stdout))
+		return EXIT_FAILURE;
+	if (hidden)
+		fprintf(stderr,
+			"guestprof ps: %u processes of other users may not be looked at; root and "
+			"CAP_SYS_PTRACE may\n",
+			hidden);
+	if (!listing.count)
+		fputs("guestprof ps: no KVM virtual machine runs here that this user may see\n",
+		      stderr);
+	return listing.count ? EXIT_SUCCESS : PS_NONE;
+}
