@@ -157,6 +157,9 @@ gp_status_t attached_vcpu_start(struct attached_vcpu *vcpu, struct error *error)
 	sigset_t all, old;
 	int failed;
 
+	/* What looking around came upon is no tick's fate. */
+	atomic_store(&vcpu->stale, 0);
+	atomic_store(&vcpu->signals, 0);
 	vcpu->stop_fd = eventfd(0, EFD_CLOEXEC);
 	if (vcpu->stop_fd < 0)
 		return error_set_errno(error, errno, "cannot create an eventfd");
