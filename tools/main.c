@@ -9,6 +9,7 @@
 
 static const struct command commands[] = {
 	{"record", "boot a guest and profile it", command_record},
+	{"top", "where the time goes, live in the terminal", command_top},
 	{"report", "where the time went, as text", command_report},
 	{"flamegraph", "where the time went, as one HTML file or an SVG", command_flamegraph},
 	{"timeline", "who ran on which vCPU when, as one HTML file", command_timeline},

@@ -1,7 +1,7 @@
 /* guestprof record: boots a guest and profiles it. */
 #include "command.h"
 
-#include "record_options.h"
+#include "record.h"
 
 #include "base/cleanup.h"
 #include "sampler/recorder.h"
@@ -152,6 +152,9 @@ static gp_status_t open_output(struct recording *recording, struct error *error)
 				 "the trace %s is not a regular file; give another with -o", path);
 	if (ftruncate(recording->output_fd, 0))
 		return error_set_errno(error, errno, "cannot empty the old trace %s (-o)", path);
+	/* Nobody listening is no failure. */
+	if (recording->options.ready_fd >= 0 && write(recording->options.ready_fd, "", 1) < 0)
+		recording->options.ready_fd = -1;
 	return GP_OK;
 }
 
@@ -390,15 +393,12 @@ static void release(struct recording *recording)
 		close(recording->output_fd);
 }
 
-int command_record(int argc, char **argv)
+int record_run(const struct record_options *options)
 {
-	struct recording recording = {.output_fd = -1};
+	struct recording recording = {.options = *options, .output_fd = -1};
 	struct error error = {0};
 	int code;
 
-	code = record_options_parse(argc, argv, &recording.options);
-	if (code >= 0)
-		return code;
 	if (prepare(&recording, &error)) {
 		code = failure(&error, recording.fault == MACHINE_FAULT_HOST ? RECORD_CANNOT_RUN
 									     : RECORD_USAGE);
@@ -415,4 +415,12 @@ int command_record(int argc, char **argv)
 	}
 	release(&recording);
 	return code;
+}
+
+int command_record(int argc, char **argv)
+{
+	struct record_options options;
+	int code = record_options_parse(argc, argv, &options);
+
+	return code >= 0 ? code : record_run(&options);
 }

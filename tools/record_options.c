@@ -352,6 +352,7 @@ int record_options_parse(int argc, char **argv, struct record_options *options)
 		.event = "timer",
 		.depth = DEFAULT_DEPTH,
 		.output = DEFAULT_OUTPUT,
+		.ready_fd = -1,
 	};
 	argv[0] = program; /* for getopt's messages */
 	optind = 0;        /* getopt(3): 0 also forgets where it was in another command line */

@@ -25,6 +25,7 @@ struct record_options {
 	uint64_t duration_ns;
 	uint64_t timeout_ns;
 	const char *output;
+	int ready_fd; /* a byte is written to it when the trace is open and empty; -1: none */
 	bool json;
 	const char *symbol_files[RECORD_SYMBOL_FILES_MAX]; /* FILE or FILE@BASE */
 	unsigned symbol_file_count;
