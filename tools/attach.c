@@ -1,8 +1,8 @@
 /* guestprof attach: profiles a virtual machine that another process runs. */
 #include "command.h"
 
+#include "attach.h"
 #include "attach/attached_vm.h"
-#include "attach_options.h"
 #include "sampling.h"
 #include "sampling_summary.h"
 
@@ -207,20 +207,16 @@ static int record(struct sampling *sampling, struct attached_vm *vm)
 	return run(sampling, vm);
 }
 
-int command_attach(int argc, char **argv)
+int attach_run(const struct attach_options *options)
 {
 	struct attached_vm *vm = NULL;
-	struct attach_options options;
 	struct sampling sampling;
 	struct error error = {0};
 	int code;
 
-	code = attach_options_parse(argc, argv, &options);
-	if (code >= 0)
-		return code;
-	if (sampling_init(&sampling, "guestprof attach", &options.sampling, &error)) {
+	if (sampling_init(&sampling, "guestprof attach", &options->sampling, &error)) {
 		code = failure(&error, ATTACH_USAGE);
-	} else if (attach(&options, &vm, &error)) {
+	} else if (attach(options, &vm, &error)) {
 		code = failure(&error, ATTACH_CANNOT);
 	} else {
 		signalled_vm = vm;
@@ -232,4 +228,12 @@ int command_attach(int argc, char **argv)
 	signalled_vm = NULL;
 	attached_vm_destroy(vm);
 	return code;
+}
+
+int command_attach(int argc, char **argv)
+{
+	struct attach_options options;
+	int code = attach_options_parse(argc, argv, &options);
+
+	return code >= 0 ? code : attach_run(&options);
 }

@@ -23,5 +23,6 @@ int command_ps(int argc, char **argv);
 int command_record(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_timeline(int argc, char **argv);
+int command_top(int argc, char **argv);
 
 #endif

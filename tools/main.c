@@ -11,6 +11,7 @@ static const struct command commands[] = {
 	{"record", "boot a guest and profile it", command_record},
 	{"attach", "profile a virtual machine that is already running", command_attach},
 	{"ps", "the virtual machines of this host that can be attached to", command_ps},
+	{"top", "where the time goes, live in the terminal", command_top},
 	{"report", "where the time went, as text", command_report},
 	{"flamegraph", "where the time went, as one HTML file or an SVG", command_flamegraph},
 	{"timeline", "who ran on which vCPU when, as one HTML file", command_timeline},

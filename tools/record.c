@@ -1,7 +1,7 @@
 /* guestprof record: boots a guest and profiles it. */
 #include "command.h"
 
-#include "record_options.h"
+#include "record.h"
 #include "record_status.h"
 #include "sampling.h"
 #include "sampling_summary.h"
@@ -303,15 +303,12 @@ static void release(struct recording *recording)
 	sampling_deinit(&recording->sampling);
 }
 
-int command_record(int argc, char **argv)
+int record_run(const struct record_options *options)
 {
-	struct recording recording = {.sampling = {.output_fd = -1}};
+	struct recording recording = {.options = *options, .sampling = {.output_fd = -1}};
 	struct error error = {0};
 	int code;
 
-	code = record_options_parse(argc, argv, &recording.options);
-	if (code >= 0)
-		return code;
 	if (prepare(&recording, &error)) {
 		code = failure(&error, recording.fault == MACHINE_FAULT_HOST ? RECORD_CANNOT_RUN
 									     : RECORD_USAGE);
@@ -328,4 +325,12 @@ int command_record(int argc, char **argv)
 	}
 	release(&recording);
 	return code;
+}
+
+int command_record(int argc, char **argv)
+{
+	struct record_options options;
+	int code = record_options_parse(argc, argv, &options);
+
+	return code >= 0 ? code : record_run(&options);
 }

@@ -110,6 +110,7 @@ void sampling_options_init(struct sampling_options *options)
 		.event = "timer",
 		.depth = DEFAULT_DEPTH,
 		.output = SAMPLING_OUTPUT,
+		.ready_fd = -1,
 	};
 }
 

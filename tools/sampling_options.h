@@ -24,6 +24,9 @@ struct sampling_options {
 	uint32_t depth;
 	uint64_t duration_ns;
 	const char *output;
+	/* Not an option: somebody follows the trace, and waits here for a byte that says that it is
+	 * open and empty; -1: nobody. */
+	int ready_fd;
 	bool json;
 	const char *symbol_files[SAMPLING_SYMBOL_FILES_MAX]; /* FILE or FILE@BASE */
 	unsigned symbol_file_count;

@@ -84,7 +84,9 @@ void sampling_print_summary(const struct sampling *sampling, const char *end,
 	fprintf(stderr, "  %llu ticks = %llu stacks + %llu partial + %llu dropped\n",
 		(unsigned long long)totals->ticks, (unsigned long long)totals->full,
 		(unsigned long long)totals->partial, (unsigned long long)totals->dropped);
-	print_where(summary, sampling->output_fd);
+	/* Who follows the trace has seen it, and may keep only its end. */
+	if (sampling->options->ready_fd < 0)
+		print_where(summary, sampling->output_fd);
 	if (!summary->symbols_found)
 		fprintf(stderr, "  no kernel symbols: %s\n",
 			summary->no_names.status ? summary->no_names.text : "not found");
