@@ -267,14 +267,14 @@ static gp_status_t prove(struct attached_vm *vm, struct error *error)
 		unsigned count = peek(vm, round >= PEEK_PATIENCE, cpus);
 
 		if (agreed && count &&
-		    !memory_layout_is_proven(&vm->memory.memory, cpus, count, vm->info.banner)) {
+		    !memory_layout_is_proven(&vm->memory, cpus, count, vm->info.banner)) {
 			/* The first ones agreed by chance, or one was just leaving its firmware. */
 			agreed = 0;
 		} else if (agreed && count) {
 			agreed++;
 		} else if (count) {
-			status = memory_layout_find(&vm->memory, cpus, count, vm->info.banner,
-						    error);
+			status = memory_layout_find(&vm->memory, vm->process.hole_start, cpus,
+						    count, vm->info.banner, error);
 			agreed += !status;
 		}
 		nanosleep(&(struct timespec){.tv_nsec = PEEK_ROUND_NS}, NULL);

@@ -73,10 +73,12 @@ static bool lay_out(const struct piece *pieces, unsigned count, uint64_t hole,
 }
 
 /* The same with each end of the RAM below 4 GiB; `index` counts those that are possible. */
-static bool with_hole(const struct piece *pieces, unsigned count, unsigned *index,
+static bool with_hole(const struct piece *pieces, unsigned count, uint64_t likely, unsigned *index,
 		      struct foreign_layout *out)
 {
 	if (lay_out(pieces, count, 0, out) && !(*index)--)
+		return true;
+	if (likely && lay_out(pieces, count, likely, out) && !(*index)--)
 		return true;
 	for (size_t i = 0; i < ARRAY_SIZE(holes); i++)
 		if (lay_out(pieces, count, holes[i], out) && !(*index)--)
@@ -91,14 +93,14 @@ static uint64_t unaligned_bytes(const struct foreign_area *area)
 	return -area->area.start & (LARGE_PAGE - 1);
 }
 
-bool memory_layout_guess(const struct foreign_memory *memory, unsigned index,
+bool memory_layout_guess(const struct foreign_memory *memory, uint64_t hole, unsigned index,
 			 struct foreign_layout *out)
 {
 	struct piece pieces[2] = {0};
 
 	for (unsigned i = 0; i < memory->area_count && i < SINGLE_AREAS; i++) {
 		pieces[0].area = &memory->areas[i];
-		if (with_hole(pieces, 1, &index, out))
+		if (with_hole(pieces, 1, hole, &index, out))
 			return true;
 	}
 	for (unsigned i = 0; i < memory->area_count && i < PAIRED_AREAS; i++) {
@@ -107,7 +109,7 @@ bool memory_layout_guess(const struct foreign_memory *memory, unsigned index,
 				continue;
 			pieces[0].area = &memory->areas[i];
 			pieces[1].area = &memory->areas[j];
-			if (with_hole(pieces, 2, &index, out))
+			if (with_hole(pieces, 2, hole, &index, out))
 				return true;
 		}
 	}
@@ -115,7 +117,7 @@ bool memory_layout_guess(const struct foreign_memory *memory, unsigned index,
 		pieces[0].area = &memory->areas[i];
 		pieces[0].skip = unaligned_bytes(&memory->areas[i]);
 		if (pieces[0].skip && pieces[0].skip < memory->areas[i].area.size &&
-		    with_hole(pieces, 1, &index, out))
+		    with_hole(pieces, 1, hole, &index, out))
 			return true;
 	}
 	return false;
@@ -140,7 +142,57 @@ static bool agrees(const struct guest_memory *memory, const struct guest_cpu *cp
 	       guest_memory_read(memory, translation.gpa, &byte, 1);
 }
 
-bool memory_layout_is_proven(const struct guest_memory *memory, const struct guest_cpu *cpus,
+/* Linux maps all of its memory, and of the hole nothing, in one piece somewhere in the kernel's
+ * half (Documentation/arch/x86/x86_64/mm.rst, "direct mapping"), at a multiple of 1 GiB. Where the
+ * first bytes of memory are found twice, any of them does. 0: not found. */
+static uint64_t find_direct_map(const struct address_space *space,
+				const struct guest_memory *memory)
+{
+	unsigned levels = space->mode == ADDRESSING_5_LEVEL ? 5 : 4;
+	for (unsigned top = 256; top < 512; top++) {
+		uint64_t entry, address = top * (UINT64_C(1) << (12 + 9 * (levels - 1)));
+
+		if (!guest_memory_read(memory, gpa(space->root + top * 8), &entry, sizeof(entry)) ||
+		    !(entry & 1))
+			continue;
+		if (levels == 4)
+			address |= UINT64_C(0xffff) << 48;
+		else
+			address |= UINT64_C(0x7f) << 57;
+		for (unsigned gib = 0; gib < 512; gib++) {
+			struct translation translation;
+			uint64_t at = address + gib * GIB + LARGE_PAGE;
+
+			if (guest_translate(space, memory, gva(at), &translation) == TRANSLATE_OK &&
+			    translation.gpa.value == LARGE_PAGE)
+				return address + gib * GIB;
+		}
+	}
+	return 0;
+}
+
+/* A guest of more memory than fits below the hole: what the kernel has mapped on both sides of the
+ * hole's beginning. Its last megabytes below may be the firmware's. */
+static bool hole_agrees(const struct linux_kernel *kernel, const struct guest_memory *memory,
+			const struct foreign_layout *layout)
+{
+	const uint64_t margin = 64 << 20;
+	struct translation translation;
+	uint64_t map, hole = 0;
+
+	for (unsigned i = 0; i < layout->count; i++)
+		if (layout->regions[i].gpa < HOLE_END)
+			hole = layout->regions[i].gpa + layout->regions[i].size;
+	if (layout->count < 2 || hole >= HOLE_END)
+		return true;
+	map = find_direct_map(&kernel->space, memory);
+	return !map || (guest_translate(&kernel->space, memory, gva(map + hole - margin),
+					&translation) == TRANSLATE_OK &&
+			guest_translate(&kernel->space, memory, gva(map + hole + margin),
+					&translation) != TRANSLATE_OK);
+}
+
+bool memory_layout_is_proven(const struct foreign_memory *memory, const struct guest_cpu *cpus,
 			     unsigned count, char *banner)
 {
 	struct linux_kernel kernel;
@@ -149,28 +201,30 @@ bool memory_layout_is_proven(const struct guest_memory *memory, const struct gue
 	for (unsigned i = 0; i < count; i++) {
 		if (!uses_page_tables(&cpus[i]))
 			continue;
-		if (!agrees(memory, &cpus[i]))
+		if (!agrees(&memory->memory, &cpus[i]))
 			return false;
 		agreeing++;
 	}
 	if (!agreeing)
 		return false;
 	*banner = 0;
-	if (!linux_kernel_find(memory, cpus, count, &kernel, NULL))
-		memcpy(banner, kernel.banner, sizeof(kernel.banner));
-	return true;
+	if (linux_kernel_find(&memory->memory, cpus, count, &kernel, NULL))
+		return true;
+	memcpy(banner, kernel.banner, sizeof(kernel.banner));
+	return hole_agrees(&kernel, &memory->memory, &memory->layout);
 }
 
-gp_status_t memory_layout_find(struct foreign_memory *memory, const struct guest_cpu *cpus,
-			       unsigned count, char *banner, struct error *error)
+gp_status_t memory_layout_find(struct foreign_memory *memory, uint64_t hole,
+			       const struct guest_cpu *cpus, unsigned count, char *banner,
+			       struct error *error)
 {
 	const struct foreign_layout none = {0};
 	struct foreign_layout layout, proven = {0};
 	char found[256];
 
-	for (unsigned i = 0; memory_layout_guess(memory, i, &layout); i++) {
+	for (unsigned i = 0; memory_layout_guess(memory, hole, i, &layout); i++) {
 		foreign_memory_set_layout(memory, &layout);
-		if (!memory_layout_is_proven(&memory->memory, cpus, count, found))
+		if (!memory_layout_is_proven(memory, cpus, count, found))
 			continue;
 		/* The kernel's banner is more than page tables: they may all lie below a hole
 		 * whose beginning is then still open. */

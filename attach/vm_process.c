@@ -140,6 +140,14 @@ static void option_value(const char *option, const char *name, char *out, size_t
 	out[length] = 0;
 }
 
+/* QEMU's machine types: hw/i386/pc_q35.c, pc_piix.c, microvm.c. */
+static uint64_t qemu_hole_start(const char *machine)
+{
+	if (strstr(machine, "max-ram-below-4g="))
+		return 0; /* its rules are more than a number */
+	return strstr(machine, "q35") ? UINT64_C(2) << 30 : UINT64_C(3) << 30;
+}
+
 static void see_argument(struct vm_process *process, const char *option, const char *value)
 {
 	if (process->kind == VMM_QEMU) {
@@ -147,6 +155,9 @@ static void see_argument(struct vm_process *process, const char *option, const c
 			option_value(value, "guest", process->name, sizeof(process->name));
 		else if (!strcmp(option, "-uuid") || !strcmp(option, "--uuid"))
 			snprintf(process->uuid, sizeof(process->uuid), "%s", value);
+		else if (!strcmp(option, "-machine") || !strcmp(option, "--machine") ||
+			 !strcmp(option, "-M"))
+			process->hole_start = qemu_hole_start(value);
 	} else if (process->kind == VMM_FIRECRACKER && !strcmp(option, "--id")) {
 		snprintf(process->name, sizeof(process->name), "%s", value);
 	}
@@ -266,7 +277,9 @@ static void look_at_name(void *context, struct vm_process *process)
 {
 	struct search *search = context;
 
-	if (strcmp(process->name, search->domain) && strcasecmp(process->uuid, search->domain))
+	/* Many have no name; nobody asks for one of those. */
+	if (!*search->domain ||
+	    (strcmp(process->name, search->domain) && strcasecmp(process->uuid, search->domain)))
 		return;
 	search->pid = process->pid;
 	search->found++;

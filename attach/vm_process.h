@@ -42,6 +42,8 @@ struct vm_process {
 	pid_t tracer;      /* 0: nobody traces it */
 	unsigned vms;      /* virtual machines in it */
 	bool is_protected; /* its guest's registers and memory are encrypted */
+	/* Where its guest's memory below 4 GiB ends if there is more; 0: not told. */
+	uint64_t hole_start;
 	unsigned vcpu_count;
 	struct vm_vcpu *vcpus; /* by id */
 };

@@ -12,9 +12,15 @@ static bool read_memory(const struct guest_memory *memory, gpa_t address, void *
 			      size);
 }
 
-static gp_status_t add_region(struct guest_ram *ram, uint64_t gpa_start, uint64_t size,
-			      struct error *error)
+static void add_region(struct guest_ram *ram, uint64_t gpa_start, uint64_t size, uint8_t *host)
 {
+	ram->regions[ram->region_count++] = (struct guest_ram_region){gpa_start, size, host};
+	ram->size += size;
+}
+
+gp_status_t guest_ram_init(struct guest_ram *ram, uint64_t size, struct error *error)
+{
+	uint64_t low = size < GUEST_RAM_HOLE_START ? size : GUEST_RAM_HOLE_START;
 	uint8_t *host = mmap(NULL, size, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -24,23 +30,14 @@ static gp_status_t add_region(struct guest_ram *ram, uint64_t gpa_start, uint64_
 				       (unsigned long long)(size >> 20));
 	/* Fewer and larger nested page faults; a kernel without huge pages ignores it. */
 	madvise(host, size, MADV_HUGEPAGE);
-	ram->regions[ram->region_count++] = (struct guest_ram_region){gpa_start, size, host};
-	ram->size += size;
-	return GP_OK;
-}
-
-gp_status_t guest_ram_init(struct guest_ram *ram, uint64_t size, struct error *error)
-{
-	uint64_t low = size < GUEST_RAM_HOLE_START ? size : GUEST_RAM_HOLE_START;
-	gp_status_t status;
-
+	/* No core dump has it; and the kernel does not merge it with what lies beside it, so that
+	 * whoever attaches to us finds it as it is. */
+	madvise(host, size, MADV_DONTDUMP);
 	*ram = (struct guest_ram){.memory.read = read_memory};
-	status = add_region(ram, 0, low, error);
-	if (!status && size > low)
-		status = add_region(ram, GUEST_RAM_HOLE_END, size - low, error);
-	if (status)
-		guest_ram_deinit(ram);
-	return status;
+	add_region(ram, 0, low, host);
+	if (size > low)
+		add_region(ram, GUEST_RAM_HOLE_END, size - low, host + low);
+	return GP_OK;
 }
 
 void guest_ram_deinit(struct guest_ram *ram)

@@ -1,0 +1,204 @@
+#!/bin/sh
+# guestprof attach and ps with an unmodified QEMU and tiny guests, as TAP: machine types, sizes and kinds
+# of memory, several vCPUs, the fallback, and what happens to a machine meanwhile.
+set -u
+guestprof=${GUESTPROF:-build/guestprof}
+guest=${guestprof%/*}/tests/guests/long4
+work=$(mktemp -d "${TMPDIR:-/tmp}/attach-test.XXXXXX") || exit 1
+trace=$work/t.fxt
+name=guestprof-test-$$
+qemu=
+count=0
+
+quit_qemu() {
+	if [ -n "$qemu" ]; then
+		kill -9 "$qemu" 2>/dev/null
+		wait "$qemu" 2>/dev/null
+	fi
+	qemu=
+}
+trap 'quit_qemu; rm -rf "$work"' EXIT
+
+pass() {
+	count=$((count + 1))
+	echo "ok $count - $1"
+}
+fail() {
+	count=$((count + 1))
+	echo "not ok $count - $1"
+	sed 's/^/# /' "$work/err" "$work/out" "$work/report" "$work/qemu" 2>/dev/null | head -n 30
+}
+skip_all() {
+	echo "1..0 # SKIP $1"
+	exit 0
+}
+
+if ! (: <>/dev/kvm) 2>/dev/null; then
+	skip_all "/dev/kvm cannot be opened"
+fi
+command -v qemu-system-x86_64 >/dev/null || skip_all "there is no qemu-system-x86_64 here"
+
+# machine OPTION...: starts QEMU and waits until its guest runs. Commands go to $work/monitor.in.
+machine() {
+	quit_qemu
+	rm -f "$work"/monitor.* "$work/console"
+	mkfifo "$work/monitor.in" "$work/monitor.out"
+	qemu-system-x86_64 -accel kvm -cpu host -kernel "$guest" -display none -no-user-config \
+		-serial "file:$work/console" -name "guest=$name,debug-threads=on" \
+		-chardev "pipe,id=monitor,path=$work/monitor" -mon chardev=monitor "$@" \
+		>"$work/qemu" 2>&1 &
+	qemu=$!
+	# QEMU opens both ends; held open so that a command does not look like the end of all.
+	exec 8<>"$work/monitor.out" 9<>"$work/monitor.in"
+	tries=0
+	until grep -q 'guest started' "$work/console" 2>/dev/null; do
+		tries=$((tries + 1))
+		if [ $tries -gt 300 ] || ! kill -0 "$qemu" 2>/dev/null; then
+			return 1
+		fi
+		sleep 0.1
+	done
+}
+
+# attach ARGUMENT...: output in $work/out and $work/err, exit code in $code
+attach() {
+	code=0
+	timeout -k 5 60 "$guestprof" attach -o "$trace" --symbols "$guest" "$@" \
+		>"$work/out" 2>"$work/err" || code=$?
+}
+
+# reported: the last trace is complete, its report in $work/report
+reported() {
+	"$guestprof" report "$trace" >"$work/report" 2>&1 && ! grep -q INCOMPLETE "$work/report"
+}
+
+# share LOW HIGH FUNCTION: its percentage in the report
+share() {
+	awk -v low="$1" -v high="$2" -v function_name="$3" \
+		'$NF == function_name { found = $1 >= low && $1 <= high } END { exit !found }' \
+		"$work/report"
+}
+
+# tree NAME MEMORY METHOD OPTION...: the tree's shares, exact stacks, and how the memory is read
+tree() {
+	what=$1
+	memory=$2
+	method=$3
+	shift 3
+	if ! machine "$@" -m "$memory" -append "run=tree rounds=0"; then
+		fail "$what: QEMU does not run the guest"
+		return
+	fi
+	attach --duration 2 "$name"
+	if [ "$code" != 13 ] || ! reported; then
+		fail "$what: exit code $code"
+	elif ! grep -q "^# source: .*memory: $method\$" "$work/report"; then
+		fail "$what: memory is not read by $method"
+	elif ! grep -q '^# stacks:  *root 100.0 %$' "$work/report"; then
+		fail "$what: not every stack reached its root"
+	elif ! share 65 75 leaf_70 || ! share 15 25 leaf_20; then
+		fail "$what: wrong shares"
+	else
+		pass "$what: stacks and shares"
+	fi
+}
+
+tree "pc, 64M" 64M /proc -M pc
+tree "q35, 1G" 1G /proc -M q35
+tree "pc, 6G: a hole at 3G" 6G /proc -M pc
+tree "q35, 6G: a hole at 2G" 6G /proc -M q35
+tree "q35, memfd of 5G" 5G shared -M q35,memory-backend=ram \
+	-object memory-backend-memfd,id=ram,size=5G,share=on
+tree "pc, memfd of 256M" 256M shared -M pc,memory-backend=ram \
+	-object memory-backend-memfd,id=ram,size=256M,share=on
+
+"$guestprof" ps >"$work/out" 2>"$work/err"
+if grep -q "^ *$qemu  *qemu-system-x86_64 .*  *1  *256 M" "$work/out"; then
+	pass "ps: PID, VMM, name, vCPUs, memory"
+else
+	fail "ps does not list the machine"
+fi
+
+attach --duration 2 --kick signal "$qemu"
+if [ "$code" = 13 ] && reported && grep -q 'kicked by signal' "$work/report" &&
+	share 60 80 leaf_70; then
+	pass "the VMM's own signal as the kick"
+else
+	fail "the VMM's own signal as the kick: exit code $code"
+fi
+
+machine -M q35 -m 64M -smp 2 -append "run=smp cpus=2 rounds=0"
+attach --duration 2 "$name"
+if [ "$code" = 13 ] && reported && share 40 60 cpu_work_0 && share 40 60 cpu_work_1; then
+	pass "two vCPUs"
+else
+	fail "two vCPUs: exit code $code"
+fi
+
+# The rest is about what happens meanwhile.
+timeout -k 5 60 "$guestprof" attach --duration 5 -o "$trace" "$name" >"$work/out" 2>"$work/err" &
+profiler=$!
+sleep 1
+echo stop >&9
+sleep 2
+echo cont >&9
+wait "$profiler"
+code=$?
+if [ "$code" = 13 ] && reported && grep -q 'is paused' "$work/err" &&
+	grep -q 'runs again' "$work/err"; then
+	pass "a machine that is paused and goes on is told"
+else
+	fail "a machine that is paused and goes on: exit code $code"
+fi
+
+# meanwhile CODE NAME COMMAND...: what happens after a second of sampling
+meanwhile() {
+	want=$1
+	what=$2
+	shift 2
+	timeout -k 5 60 "$guestprof" attach --duration 30 -o "$trace" "$name" >"$work/out" 2>"$work/err" &
+	profiler=$!
+	sleep 1
+	"$@"
+	wait "$profiler"
+	code=$?
+	if [ "$code" = "$want" ] && reported; then
+		pass "$what: exit code $want, trace complete"
+	else
+		fail "$what: exit code $code, not $want"
+	fi
+}
+monitor() {
+	echo "$1" >&9
+}
+interrupt() {
+	kill -INT "$profiler"
+	# timeout(1) passes it on
+}
+
+meanwhile 16 "Ctrl-C" interrupt
+if kill -0 "$qemu" 2>/dev/null; then
+	pass "the machine goes on after Ctrl-C"
+else
+	fail "the machine is gone after Ctrl-C"
+fi
+meanwhile 10 "reset" monitor system_reset
+machine -M pc -m 64M -append "run=tree rounds=0"
+meanwhile 0 "quit" monitor quit
+machine -M pc -m 64M -append "run=tree rounds=0"
+meanwhile 18 "killed" kill -9 "$qemu"
+qemu=
+
+attach --duration 1 "no-such-machine-$$"
+if [ "$code" = 21 ] && grep -q 'no virtual machine is called' "$work/err"; then
+	pass "a name that nobody has"
+else
+	fail "a name that nobody has: exit code $code"
+fi
+attach --duration 1 $$
+if [ "$code" = 21 ] && grep -q 'runs no KVM virtual machine' "$work/err"; then
+	pass "a process that is no VMM"
+else
+	fail "a process that is no VMM: exit code $code"
+fi
+echo "1..$count"
