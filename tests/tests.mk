@@ -32,6 +32,7 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 # Command lines are parsed in tools/, which is in no library.
 $(BUILD)/tests/unit/record_options: $(BUILD)/obj/tools/record_options.o
 $(BUILD)/tests/unit/output: $(BUILD)/obj/tools/output.o
+$(BUILD)/tests/unit/top_lines: $(BUILD)/obj/tools/top_lines.o
 $(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\
 	lab_cpio lab_init lab_initramfs lab_parts subprocess)
 
