@@ -87,7 +87,8 @@ static void set_rates(struct live_view *view, const struct live_snapshot *snapsh
 	for (size_t i = 0; i < trace->lost_count; i++)
 		if (trace->lost[i].end_ns >= since)
 			rates->dropped += trace->lost[i].records;
-	if (rates->seconds > 0) {
+	/* Of a moment there is no rate. */
+	if (rates->seconds >= 0.1) {
 		rates->ticks_per_second = (double)rates->ticks / rates->seconds;
 		rates->dropped_per_second = (double)rates->dropped / rates->seconds;
 	}

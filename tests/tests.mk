@@ -33,6 +33,7 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 $(BUILD)/tests/unit/record_options: $(patsubst %,$(BUILD)/obj/tools/%.o,record_options sampling_options)
 $(BUILD)/tests/unit/record_status: $(BUILD)/obj/tools/record_status.o
 $(BUILD)/tests/unit/output: $(BUILD)/obj/tools/output.o
+$(BUILD)/tests/unit/top_lines: $(BUILD)/obj/tools/top_lines.o
 $(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\
 	lab_cpio lab_init lab_initramfs lab_parts subprocess)
 

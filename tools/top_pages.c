@@ -48,6 +48,12 @@ __attribute__((format(printf, 3, 4))) static void print(struct page *page, int a
 	draw(page, attributes, text);
 }
 
+/* Too narrow for more than the shares and a name. */
+static bool is_narrow(const struct page *page)
+{
+	return page->columns < 60;
+}
+
 static double percent(uint64_t part, uint64_t whole)
 {
 	return whole ? 100.0 * (double)part / (double)whole : 0;
@@ -213,6 +219,9 @@ static void draw_row(struct page *page, const struct top_row *row, int attribute
 		      percent(row->total, display->call_ticks), (unsigned long long)row->total,
 		      (int)(row->indent > 30 ? 60 : 2 * row->indent), "", row->is_split ? "+ " : "",
 		      name);
+	else if (is_narrow(page))
+		print(page, attributes, "%6.2f %% %6.2f %% %s", percent(row->self, running),
+		      percent(row->total, running), name);
 	else
 		print(page, attributes, "%6.2f %%  %6.2f %%  %8llu  %s",
 		      percent(row->self, running), percent(row->total, running),
@@ -238,9 +247,14 @@ static void draw_list_head(struct page *page)
 		      function->name, percent(display->call_ticks, display->view.totals.running));
 		break;
 	default:
-		draw(page, A_REVERSE,
-		     display->by_total ? "    SELF    [TOTAL]   SAMPLES  FUNCTION"
-				       : "   [SELF]    TOTAL    SAMPLES  FUNCTION");
+		if (is_narrow(page))
+			draw(page, A_REVERSE,
+			     display->by_total ? "   SELF  [TOTAL] FUNCTION"
+					       : "  [SELF]   TOTAL FUNCTION");
+		else
+			draw(page, A_REVERSE,
+			     display->by_total ? "    SELF    [TOTAL]   SAMPLES  FUNCTION"
+					       : "   [SELF]    TOTAL    SAMPLES  FUNCTION");
 		break;
 	}
 }
