@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct guest_memory {
 	/* Required. Copies `size` bytes at `address` to `buffer`. True only when all of them
@@ -23,6 +24,16 @@ static inline bool guest_memory_read(const struct guest_memory *memory, gpa_t ad
 				     size_t size)
 {
 	return memory->read(memory, address, buffer, size);
+}
+
+/* For implementations whose memory is mapped: memcpy(), but a word, which most reads ask for (entries
+ * of page tables, stacks), is one load instead of a call. */
+static inline void guest_memory_copy(void *buffer, const void *from, size_t size)
+{
+	if (size == sizeof(uint64_t))
+		memcpy(buffer, from, sizeof(uint64_t));
+	else
+		memcpy(buffer, from, size);
 }
 
 #endif

@@ -364,8 +364,9 @@ static bool survey_names(const struct tables *tables, size_t *room, uint32_t *te
 	return found;
 }
 
-gp_status_t kallsyms_parse(const uint8_t *bytes, size_t size, uint64_t start, size_t digits,
-			   uint64_t text_base, struct symbol_table *out, struct error *error)
+/* kallsyms_parse() up to a table that is filled but not finished. */
+static gp_status_t fill_table(const uint8_t *bytes, size_t size, uint64_t start, size_t digits,
+			      uint64_t text_base, struct symbol_table *out, struct error *error)
 {
 	struct tables tables = {.bytes = bytes, .size = size, .start = start, .work = SEARCH_WORK};
 	struct offsets offsets;
@@ -403,9 +404,18 @@ gp_status_t kallsyms_parse(const uint8_t *bytes, size_t size, uint64_t start, si
 		return error_set(error, status, "no room for the guest's %u kernel symbols",
 				 tables.count);
 	}
-	symbol_table_finish(&table);
 	*out = table;
 	return GP_OK;
+}
+
+gp_status_t kallsyms_parse(const uint8_t *bytes, size_t size, uint64_t start, size_t digits,
+			   uint64_t text_base, struct symbol_table *out, struct error *error)
+{
+	gp_status_t status = fill_table(bytes, size, start, digits, text_base, out, error);
+
+	if (status == GP_OK)
+		symbol_table_finish(out);
+	return status;
 }
 
 static bool readable(const struct guest_memory *memory, const struct linux_kernel *kernel,
@@ -477,8 +487,14 @@ static gp_status_t parse_around(const struct guest_memory *memory,
 			continue;
 		}
 		if (status == GP_OK)
-			status = kallsyms_parse(bytes, size, start, (size_t)(digits - start),
-						kernel->text_base, out, error);
+			status = fill_table(bytes, size, start, (size_t)(digits - start),
+					    kernel->text_base, out, error);
+		if (status == GP_OK) {
+			/* Sorting takes memory: the copy makes room for it. */
+			free(bytes);
+			bytes = NULL;
+			symbol_table_finish(out);
+		}
 		if (status == GP_ERR_NO_MEMORY)
 			return error_set(error, status, "no memory to copy the guest's kallsyms");
 		if (status != GP_ERR_NOT_FOUND)

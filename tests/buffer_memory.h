@@ -25,7 +25,7 @@ static inline bool buffer_memory_read(const struct guest_memory *memory, gpa_t a
 		++*self->reads;
 	if (address.value > self->size || size > self->size - address.value)
 		return false;
-	memcpy(buffer, self->bytes + address.value, size);
+	guest_memory_copy(buffer, self->bytes + address.value, size);
 	return true;
 }
 

@@ -67,7 +67,7 @@ bool guest_ram_read(const struct guest_ram *ram, gpa_t address, void *buffer, si
 
 	if (!host)
 		return false;
-	memcpy(buffer, host, size);
+	guest_memory_copy(buffer, host, size);
 	return true;
 }
 

@@ -1,4 +1,6 @@
-/* What introspection costs: stacks of 4, 16 and 64 frames, finding a kernel, reading kallsyms.
+/* What introspection costs: stacks of 4, 16 and 64 frames, finding a kernel, reading kallsyms, all
+ * that a capture asks of a guest (goal: 1 us on top of frame pointers), all that is learned before
+ * (goals: 300 ms, 16 MiB).
  *
  * Machines differ, so each figure stands next to its ratio to a memcpy of the same run. The
  * kernel figures need build/images (tests/images/make-image.sh). */
@@ -6,7 +8,10 @@
 #include "guest-introspection/eh_frame_process.h"
 #include "guest-introspection/kallsyms.h"
 #include "guest-introspection/linux_kernel.h"
+#include "guest-introspection/linux_modules.h"
+#include "guest-introspection/linux_task.h"
 #include "guest-introspection/unwind.h"
+#include "sampler/guest_view.h"
 #include "tests/image_tasks.h"
 
 #include <dirent.h>
@@ -64,52 +69,71 @@ static double measure_copy(void)
 	return median(times, ROUNDS);
 }
 
-static void measure_unwind(unsigned frames, double copy)
-{
-	AUTO_FREE uint8_t *bytes = calloc(1, GUEST_SIZE);
-	uint64_t reads = 0;
-	struct buffer_memory memory = buffer_memory_over(bytes, GUEST_SIZE);
-	struct guest_cpu cpu = {.cr0 = X86_CR0_PROTECTED | X86_CR0_PAGING,
-				.cr3 = ROOT,
-				.cr4 = X86_CR4_PAE,
-				.efer = X86_EFER_LONG_MODE_ACTIVE | X86_EFER_NO_EXECUTE,
-				.cs = {.long_mode = true}};
-	double times[ROUNDS];
-	uint64_t pcs[128];
-	struct unwind_stack stack = {0};
+/* A guest of our own with one stack of `frames` frames, by frame pointers. */
+struct framed_guest {
+	uint8_t *bytes;
+	struct buffer_memory memory;
+	struct guest_cpu cpu;
+};
 
-	memory.next_table = 0x2000;
+static void framed_guest_init(struct framed_guest *guest, unsigned frames)
+{
+	uint8_t *bytes = calloc(1, GUEST_SIZE);
+	struct buffer_memory *memory = &guest->memory;
+
+	if (!bytes)
+		abort();
+	guest->bytes = bytes;
+	*memory = buffer_memory_over(bytes, GUEST_SIZE);
+	guest->cpu = (struct guest_cpu){.cr0 = X86_CR0_PROTECTED | X86_CR0_PAGING,
+					.cr3 = ROOT,
+					.cr4 = X86_CR4_PAE,
+					.efer = X86_EFER_LONG_MODE_ACTIVE | X86_EFER_NO_EXECUTE,
+					.cs = {.long_mode = true}};
+	memory->next_table = 0x2000;
 	/* Text in 4 KiB pages spread over 1 MiB, a stack of four pages. */
 	for (uint64_t page = 0; page < 1 << 20; page += 4096)
-		buffer_map(&memory, ROOT, 4, OFFSET + CODE + page, (CODE + page) | PAGE_PRESENT, 1);
+		buffer_map(memory, ROOT, 4, OFFSET + CODE + page, (CODE + page) | PAGE_PRESENT, 1);
 	for (uint64_t page = 0; page < 4 * 4096; page += 4096)
-		buffer_map(&memory, ROOT, 4, OFFSET + STACK + page,
+		buffer_map(memory, ROOT, 4, OFFSET + STACK + page,
 			   (STACK + page) | PAGE_PRESENT | PAGE_WRITABLE | PAGE_NO_EXECUTE, 1);
-	cpu.rip = OFFSET + CODE + 0x800;
-	cpu.gpr[GUEST_RSP] = OFFSET + STACK;
-	cpu.gpr[GUEST_RBP] = OFFSET + STACK + 0x20;
+	guest->cpu.rip = OFFSET + CODE + 0x800;
+	guest->cpu.gpr[GUEST_RSP] = OFFSET + STACK;
+	guest->cpu.gpr[GUEST_RBP] = OFFSET + STACK + 0x20;
 	for (unsigned i = 0; i + 1 < frames; i++) {
 		uint64_t at = STACK + 0x20 + i * 0x80;
 		uint64_t code = CODE + (i * 37 % 256) * 4096 + 0x100;
 
 		bytes[code] = 0xe8;
-		buffer_put(&memory, at, i + 2 < frames ? OFFSET + at + 0x80 : 0, 8);
-		buffer_put(&memory, at + 8, OFFSET + code + 5, 8);
+		buffer_put(memory, at, i + 2 < frames ? OFFSET + at + 0x80 : 0, 8);
+		buffer_put(memory, at + 8, OFFSET + code + 5, 8);
 	}
+}
+
+static void measure_unwind(unsigned frames, double copy)
+{
+	struct framed_guest guest;
+	double times[ROUNDS];
+	uint64_t pcs[128];
+	uint64_t reads = 0;
+	struct unwind_stack stack = {0};
+
+	framed_guest_init(&guest, frames);
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		double start = now();
 
 		for (unsigned k = 0; k < BATCH; k++) {
-			stack = guest_unwind(&memory.memory, NULL, &cpu, pcs, 128);
+			stack = guest_unwind(&guest.memory.memory, NULL, &guest.cpu, pcs, 128);
 			__asm__ volatile("" : : "r"(pcs) : "memory");
 		}
 		times[i] = (now() - start) / BATCH;
 	}
-	memory.reads = &reads;
-	guest_unwind(&memory.memory, NULL, &cpu, pcs, 128);
+	guest.memory.reads = &reads;
+	guest_unwind(&guest.memory.memory, NULL, &guest.cpu, pcs, 128);
 	printf("unwind  %2u frames (%s)  %8.0f ns  %6.4f of copying 1 MiB  %llu guest reads\n",
 	       stack.count, stack_end_string(stack.end), median(times, ROUNDS),
 	       median(times, ROUNDS) / copy, (unsigned long long)reads);
+	free(guest.bytes);
 }
 
 /* A line of /proc/self/status, in KiB. */
@@ -188,7 +212,75 @@ done:
 	image_close(&image);
 }
 
+/* A target that is an image: nothing in it ever runs. */
+struct image_target {
+	struct sampler_target target;
+	struct image *image;
+};
+
+static unsigned image_vcpu_count(const struct sampler_target *target)
+{
+	return container_of(target, const struct image_target, target)->image->cpu_count;
+}
+
+static const struct guest_memory *image_guest_memory(const struct sampler_target *target)
+{
+	return &container_of(target, const struct image_target, target)->image->memory.memory;
+}
+
+/* All that the sampler learns of a kernel before samples say everything: where it is, symbols,
+ * types, tasks, modules, how stacks are unwound. Goals: 300 ms, 16 MiB. */
+static void measure_learning(const char *name, double copy)
+{
+	static const struct sampler_target_ops ops = {.vcpu_count = image_vcpu_count,
+						      .memory = image_guest_memory};
+	enum { REPEAT = 5 };
+	bool known[IMAGE_CPUS];
+	double times[REPEAT];
+	size_t peak = 0, kept = 0;
+	struct error error = {0};
+	struct image image;
+
+	if (!image_open(&image, name))
+		return;
+	memset(known, true, sizeof(known));
+	for (uint64_t at = 0; at < image.memory.size; at += 4096)
+		(void)*(volatile uint8_t *)&image.memory.bytes[at];
+	for (unsigned i = 0; i < REPEAT; i++) {
+		struct image_target target = {.image = &image};
+		struct guest_view *view;
+		size_t before;
+		double start;
+
+		sampler_target_init(&target.target, &ops);
+		view = guest_view_of(&target.target);
+		malloc_trim(0);
+		reset_peak();
+		before = status_of("VmRSS:");
+		start = now();
+		if (!view ||
+		    guest_view_learn(view, image.cpus, known, image.cpu_count, &error) != GP_OK) {
+			printf("%-14s not learned in one step: %s\n", name, error.text);
+			sampler_target_deinit(&target.target);
+			image_close(&image);
+			return;
+		}
+		times[i] = now() - start;
+		if (i == 0) {
+			peak = status_of("VmHWM:") - before;
+			malloc_trim(0);
+			kept = status_of("VmRSS:") - before;
+		}
+		sampler_target_deinit(&target.target);
+	}
+	printf("%-14s ready in %5.1f ms (%4.0f x), %4.1f MiB kept, %4.1f MiB at most\n", name,
+	       median(times, REPEAT) / 1e6, median(times, REPEAT) / copy, (double)kept / 1024,
+	       (double)peak / 1024);
+	image_close(&image);
+}
+
 #define TASK_LIMIT 400
+#define USER_FRAMES 4
 
 /* Stacks of all tasks that sleep, one after the other: kernel frames by ORC, then the program's by
  * frame pointers. Each is unwound from cold caches of its own, but warm ones of the machine. */
@@ -259,6 +351,89 @@ static void measure_stacks(const char *name, double copy)
 	       (double)kernel_frames / count, (double)user_frames / count, median(times, ROUNDS),
 	       median(times, ROUNDS) / copy, (double)reads / count);
 	image_kernel_close(&kernel);
+}
+
+/* What a capture asks: which task runs on a vCPU, and a stack of 5 to 7 kernel frames and 3 to 5 of
+ * a program, by the rules of both. Next to as many frames of our own guest by frame pointers. */
+static void measure_samples(const char *name, struct image_kernel *kernel,
+			    const struct guest_cpu *cpus, struct eh_frame_process *const *processes,
+			    unsigned count)
+{
+	static struct linux_task_layout layout;
+	const struct guest_memory *memory = &kernel->image.memory.memory;
+	const struct unwind_kernel *unwind = linux_stack_unwind_kernel(kernel->stack);
+	struct linux_task_cpu remembered[IMAGE_CPUS] = {0};
+	const struct guest_cpu *chosen[TASK_LIMIT];
+	const struct unwind_program *programs[TASK_LIMIT];
+	unsigned depths[TASK_LIMIT], kernel_frames = 0;
+	struct translation_cache cache;
+	struct framed_guest framed;
+	double identity[ROUNDS], walk[ROUNDS], frames[ROUNDS];
+	unsigned found = 0;
+	struct error error;
+	uint64_t reads[2] = {0};
+	uint64_t pcs[128];
+
+	if (linux_task_layout_init(memory, &kernel->kernel, &kernel->symbols, kernel->btf, &layout,
+				   &error) != GP_OK)
+		return;
+	for (unsigned k = 0; k < count; k++) {
+		const struct unwind_program *program = eh_frame_process_program(processes[k]);
+		struct unwind_stack stack =
+			guest_unwind_program(memory, unwind, program, &cpus[k], pcs, 128);
+
+		if (stack.user_frame < 5 || stack.user_frame > 7 ||
+		    stack.count < stack.user_frame + USER_FRAMES)
+			continue;
+		kernel_frames += stack.user_frame;
+		depths[found] = stack.user_frame + USER_FRAMES;
+		chosen[found] = &cpus[k];
+		programs[found++] = program;
+	}
+	if (found == 0)
+		return;
+	framed_guest_init(&framed, 10);
+	for (unsigned i = 0; i <= ROUNDS; i++) {
+		double times[4];
+
+		times[0] = now();
+		kernel->image.memory.reads = i == ROUNDS ? &reads[0] : NULL;
+		for (unsigned k = 0; k < BATCH; k++) {
+			unsigned vcpu = k % kernel->image.cpu_count;
+			struct linux_task task;
+
+			translation_cache_clear(&cache);
+			linux_task_current(&layout, memory, &cache, &kernel->image.cpus[vcpu],
+					   &remembered[vcpu], &task);
+			__asm__ volatile("" : : "r"(&task) : "memory");
+		}
+		times[1] = now();
+		kernel->image.memory.reads = i == ROUNDS ? &reads[1] : NULL;
+		for (unsigned k = 0; k < BATCH; k++) {
+			guest_unwind_program(memory, unwind, programs[k % found], chosen[k % found],
+					     pcs, depths[k % found]);
+			__asm__ volatile("" : : "r"(pcs) : "memory");
+		}
+		times[2] = now();
+		for (unsigned k = 0; k < BATCH; k++) {
+			guest_unwind(&framed.memory.memory, NULL, &framed.cpu, pcs, 128);
+			__asm__ volatile("" : : "r"(pcs) : "memory");
+		}
+		times[3] = now();
+		if (i == ROUNDS)
+			break;
+		identity[i] = (times[1] - times[0]) / BATCH;
+		walk[i] = (times[2] - times[1]) / BATCH;
+		frames[i] = (times[3] - times[2]) / BATCH;
+	}
+	printf("%-14s sample: identity %4.0f ns, %4.1f guest reads; stack of %.1f + %d frames "
+	       "%4.0f ns, %4.1f guest reads; together %5.0f ns, %5.0f ns on top of 10 frames by "
+	       "frame pointers\n",
+	       name, median(identity, ROUNDS), (double)reads[0] / BATCH,
+	       (double)kernel_frames / found, USER_FRAMES, median(walk, ROUNDS),
+	       (double)reads[1] / BATCH, median(identity, ROUNDS) + median(walk, ROUNDS),
+	       median(identity, ROUNDS) + median(walk, ROUNDS) - median(frames, ROUNDS));
+	free(framed.bytes);
 }
 
 /* The same of 64-bit programs with known call trees: with frame pointers only, then with the rules
@@ -350,6 +525,7 @@ static void measure_programs(const char *name, double copy)
 		printf("%-14s rules of the first process ready in %.2f ms, of one on average in "
 		       "%.2f ms\n",
 		       name, first / 1e6, prepare / count / 1e6);
+	measure_samples(name, &kernel, cpus, processes, count);
 	for (unsigned k = 0; k < count; k++)
 		eh_frame_process_destroy(rules, processes[k]);
 	eh_frame_files_destroy(rules);
@@ -358,6 +534,8 @@ static void measure_programs(const char *name, double copy)
 
 int main(void)
 {
+	static void (*const measures[])(const char *name, double copy) = {
+		measure_image, measure_learning, measure_stacks, measure_programs};
 	double copy = measure_copy();
 	DIR *directory;
 	struct dirent *entry;
@@ -371,17 +549,12 @@ int main(void)
 		printf("kernel figures: left out, no images (tests/images/make-image.sh)\n");
 		return 0;
 	}
-	while ((entry = readdir(directory)))
-		if (entry->d_name[0] != '.')
-			measure_image(entry->d_name, copy);
-	rewinddir(directory);
-	while ((entry = readdir(directory)))
-		if (entry->d_name[0] != '.')
-			measure_stacks(entry->d_name, copy);
-	rewinddir(directory);
-	while ((entry = readdir(directory)))
-		if (entry->d_name[0] != '.')
-			measure_programs(entry->d_name, copy);
+	for (size_t i = 0; i < sizeof(measures) / sizeof(measures[0]); i++) {
+		rewinddir(directory);
+		while ((entry = readdir(directory)))
+			if (entry->d_name[0] != '.')
+				measures[i](entry->d_name, copy);
+	}
 	closedir(directory);
 	return 0;
 }
