@@ -465,3 +465,29 @@ Test(intern, gives_each_key_one_number_and_keeps_the_rest_of_the_entry)
 	cr_assert_eq(table.count, 5000);
 	intern_deinit(&table);
 }
+
+/* As `flamegraph --diff` has them. */
+Test(page_data, the_names_of_one_trace_are_not_given_to_the_next_in_its_place)
+{
+	static const uint64_t stack[] = {KERNEL + 0x10};
+	struct page_data *data;
+	struct error error = {0};
+	struct file now, base;
+
+	begin(&now);
+	begin(&base);
+	add_symbol(&now, FXT_SYMBOL_KERNEL, KERNEL, 0x100, "new_name");
+	add_symbol(&base, FXT_SYMBOL_KERNEL, KERNEL, 0x100, "old_name");
+	add_stack(&now, 0, 1, stack, 1);
+	add_stack(&base, 0, 1, stack, 1);
+	cr_assert_eq(page_data_create(false, &data, &error), GP_OK);
+	open_trace(&now);
+	cr_assert_eq(page_data_add(data, &trace, "now.fxt", NULL, &error), GP_OK);
+	end(&now);
+	open_trace(&base);
+	cr_assert_eq(page_data_add(data, &trace, "base.fxt", NULL, &error), GP_OK);
+	cr_assert_eq(page_data_finish(data, PAGE_NODES_MAX, &error), GP_OK);
+	cr_assert_not_null(node_of(data, "new_name"));
+	cr_assert_not_null(node_of(data, "old_name"));
+	finish(&base, data);
+}
