@@ -150,6 +150,8 @@ BINDIR := $(DESTDIR)$(PREFIX)/bin
 LIBDIR := $(DESTDIR)$(PREFIX)/lib
 INCLUDEDIR := $(DESTDIR)$(PREFIX)/include/guestprof
 MANDIR := $(DESTDIR)$(PREFIX)/share/man/man1
+BASH_COMPLETION := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSH_COMPLETION := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 HEADERS := $(wildcard include/guestprof/*.h)
 MAN_PAGES := $(wildcard docs/man/*.1)
 
@@ -165,7 +167,7 @@ $(BUILD)/guestprof.pc: Makefile FORCE
 
 .PHONY: install
 install: all $(BUILD)/guestprof.pc
-	install -d $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) $(MANDIR)
+	install -d $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) $(MANDIR) $(BASH_COMPLETION) $(ZSH_COMPLETION)
 	install -m 755 $(BUILD)/guestprof $(BINDIR)/guestprof
 	install -m 644 $(BUILD)/libguestprof.a $(LIBDIR)/libguestprof.a
 	install -m 755 $(BUILD)/libguestprof.so $(LIBDIR)/libguestprof.so.$(VERSION)
@@ -174,12 +176,15 @@ install: all $(BUILD)/guestprof.pc
 	install -m 644 $(BUILD)/guestprof.pc $(LIBDIR)/pkgconfig/guestprof.pc
 	install -m 644 $(HEADERS) $(INCLUDEDIR)
 	install -m 644 $(MAN_PAGES) $(MANDIR)
+	install -m 644 completion/guestprof.bash $(BASH_COMPLETION)/guestprof
+	install -m 644 completion/_guestprof $(ZSH_COMPLETION)/_guestprof
 
 .PHONY: uninstall
 uninstall:
 	rm -f $(BINDIR)/guestprof $(LIBDIR)/libguestprof.a $(LIBDIR)/libguestprof.so \
 		$(LIBDIR)/libguestprof.so.0 $(LIBDIR)/libguestprof.so.$(VERSION) \
-		$(LIBDIR)/pkgconfig/guestprof.pc $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES)))
+		$(LIBDIR)/pkgconfig/guestprof.pc $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES))) \
+		$(BASH_COMPLETION)/guestprof $(ZSH_COMPLETION)/_guestprof
 	rm -rf $(INCLUDEDIR)
 
 C_FILES := $(foreach folder,$(FOLDERS) tests demo docs,$(wildcard $(folder)/*.[ch] $(folder)/*/*.[ch])) \
@@ -195,7 +200,7 @@ format:
 lint:
 	$(call packages,lint)
 	@clang-format --dry-run -Werror $(C_FILES)
-	@shellcheck -x -S warning $(SHELL_FILES)
+	@shellcheck -x -S warning $(SHELL_FILES) completion/guestprof.bash
 	@mandoc -Tlint -Wwarning $(MAN_PAGES)
 	@! grep -n '#include "\.\./' $(C_FILES) || { echo 'lint: includes go from the top, by folder'; exit 1; }
 

@@ -56,6 +56,22 @@ gp_status_t compare_profiles(const struct compare_side *before, const struct com
 			     struct compare *compare, struct error *error);
 void compare_deinit(struct compare *compare);
 
+/* Percentage points. */
+static inline double compare_growth(const struct compare_row *row)
+{
+	return row->after_percent - row->before_percent;
+}
+
+/* For other tests of the same kind (profile/compare_tree.h): one comparison, of `a` ticks with `b`;
+ * whether it is a change is for the caller to decide. */
+struct compare_row compare_row(const struct compare_side *before, const struct compare_side *after,
+			       enum compare_basis basis, uint32_t frame, uint64_t a, uint64_t b);
+
+/* The least chance that ticks as many as these in all could have, wherever they are: 0 when there
+ * are many. */
+double compare_least_chance(const struct compare_side *before, const struct compare_side *after,
+			    enum compare_basis basis, uint64_t a, uint64_t b);
+
 /* The chance that `before` and `after`, of expectations in the ratio of `before_part` to 1 -
  * `before_part`, lie at least this far apart; for tests. */
 double compare_chance_of_few(uint64_t before, uint64_t after, double before_part);

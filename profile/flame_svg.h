@@ -10,7 +10,8 @@ struct flame_svg_options {
 	bool idle;    /* also vCPUs that are halted, not started or without a stack */
 };
 
-/* Shows the first file of the data, which is finished. Boxes narrower than half a pixel, and what
+/* Shows the first file of the data, which is finished; with a second one, coloured by what takes a
+ * larger or smaller share than in that. Boxes narrower than half a pixel, and what
  * is above them, are left out. GP_ERR_NO_MEMORY; errors of writing are left in the file's error
  * indicator. */
 gp_status_t flame_svg_write(const struct page_data *data, const struct flame_svg_options *options,

@@ -228,11 +228,11 @@ uint32_t frames_of_address(struct frames *frames, const struct trace *trace,
 		(program ? (uint64_t)(program - trace->programs) + 2 : user) * HASH_MULTIPLIER;
 	struct frames_known *known = &frames->known[hash >> (64 - KNOWN_BITS)];
 
-	if (frames->known_of != trace) {
+	if (frames->known_of != trace->serial) {
 		if (frames->known_of)
 			memset(frames->known, 0, sizeof(*known) << KNOWN_BITS);
 		forget_symbols(frames);
-		frames->known_of = trace;
+		frames->known_of = trace->serial;
 	}
 	if (!known->filled || known->address != address || known->user != (uint8_t)user ||
 	    known->program != program)

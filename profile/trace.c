@@ -263,11 +263,13 @@ static void note_end(struct trace *trace)
 
 static gp_status_t look_through(struct trace *trace, struct error *error)
 {
+	static _Atomic uint64_t opened;
 	struct fxt_record record;
 	gp_status_t status = fxt_reader_init(&trace->reader, trace->bytes, trace->size, error);
 
 	if (status)
 		return status;
+	trace->serial = ++opened;
 	trace->reading = true;
 	while (fxt_reader_next(&trace->reader, &record)) {
 		struct fxt_sample sample;

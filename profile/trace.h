@@ -110,7 +110,9 @@ struct trace_program {
 struct trace {
 	void *bytes; /* the mapped file */
 	size_t size;
-	bool borrowed; /* `bytes` are the caller's */
+	bool borrowed;   /* `bytes` are the caller's */
+	uint64_t serial; /* from 1 on, another for each that is opened: what is known of one is not
+			  * taken for another in the same place */
 	struct trace_info info;
 	struct trace_symbols symbols[TRACE_SYMBOL_GROUPS];
 	struct trace_program *programs; /* sorted by process, address space, time */

@@ -1,21 +1,28 @@
 /* guestprof diff: what takes another part of the time in a second trace. */
-#include "command.h"
-#include "filter_options.h"
-#include "output.h"
+#include "diff.h"
 
-#include "base/container.h"
-#include "profile/compare.h"
-#include "profile/text.h"
+#include "command.h"
+#include "options.h"
+#include "output.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_LINES 30
-/* A function grew by more than --fail-above. */
+#define DEFAULT_LEAST 0.1
+/* Something grew by more than --fail-above. */
 #define EXIT_SLOWER 3
 
-enum { OPTION_TIME = 256, OPTION_TOTAL, OPTION_ALL, OPTION_FAIL, OPTION_JSON, OPTION_MARKDOWN };
-enum { BEFORE, AFTER, SIDES };
+enum {
+	OPTION_TIME = 256,
+	OPTION_TOTAL,
+	OPTION_TREE,
+	OPTION_MIN,
+	OPTION_ALL,
+	OPTION_FAIL,
+	OPTION_JSON,
+	OPTION_MARKDOWN,
+};
 
 static char program[] = "guestprof diff";
 
@@ -26,198 +33,120 @@ static const char help[] =
 	"\n"
 	"      --time            compare times, not shares: for two runs of the same work\n"
 	"      --total           a function with what it called, not only itself\n"
+	"      --tree[=callers]  by call path: from the outermost function, or from the leaf to\n"
+	"                        callers\n"
+	"      --min PERCENT     leave out changes of paths below (default: 0.1)\n"
 	"      --all             also what did not change\n"
-	"      --fail-above P%   exit code 3 when a function grew by more than P percent of the\n"
-	"                        whole, beyond what sampling explains\n"
-	"  -n, --lines N         functions to show (default: 30; 0: all)\n"
+	"      --fail-above P%   exit code 3 when a function, or with --tree a path, grew by more\n"
+	"                        than P percent of the whole, beyond what sampling explains\n"
+	"  -n, --lines N         lines to show (default: 30, of a tree all; 0: all)\n"
 	"      --json, --markdown\n"
 	"  -h, --help\n"
 	"\n" FILTER_HELP "\n"
 	"Exit codes: 0 compared, 1 a file cannot be read, 2 bad command line, 3 --fail-above.\n"
 	"\n"
 	"Examples: guestprof diff yesterday.fxt today.fxt\n"
+	"          guestprof diff --tree --comm make yesterday.fxt today.fxt\n"
 	"          guestprof diff --time --total --fail-above 5% --markdown base.fxt new.fxt\n";
 
-struct side {
-	const char *path;
-	struct trace trace;
-	struct call_tree tree;
-	struct profile_totals totals;
-};
-
-struct diff {
-	struct side sides[SIDES];
-	struct filter filter;
-	struct frames frames; /* of both */
-	struct compare compare;
-	enum compare_basis basis;
-	bool total;
-	bool all;
-	double fail_above; /* percent; negative: not asked for */
-	size_t most;
-	size_t shown; /* rows */
-	bool colours;
+struct choice {
+	struct diff *diff;
+	bool lines_given;
 	void (*write)(const struct diff *diff, FILE *to);
 };
 
-static double growth(const struct compare_row *row)
+static void print_help(FILE *to)
 {
-	return row->after_percent - row->before_percent;
+	fputs(help, to);
 }
 
-static bool is_over(const struct diff *diff, const struct compare_row *row)
+size_t diff_compared(const struct diff *diff)
 {
-	return diff->fail_above >= 0 && row->is_change && growth(row) > diff->fail_above;
+	return diff->shape == DIFF_TABLE ? diff->compare.count : diff->tree.paths;
 }
 
-static double seconds(const struct side *side)
+size_t diff_changes(const struct diff *diff)
+{
+	return diff->shape == DIFF_TABLE ? diff->compare.changes : diff->tree.changes;
+}
+
+size_t diff_rows(const struct diff *diff)
+{
+	size_t rows = diff->all ? diff->compare.count : diff->compare.changes;
+
+	return diff->most && rows > diff->most ? diff->most : rows;
+}
+
+bool diff_is_over(const struct diff *diff, const struct compare_row *row)
+{
+	return diff->fail_above >= 0 && row->is_change && compare_growth(row) > diff->fail_above;
+}
+
+double diff_seconds(const struct diff_side *side)
 {
 	return (double)side->totals.running * (double)side->trace.info.period_ns / 1e9;
 }
 
-static void print_name(const struct diff *diff, FILE *to, const struct compare_row *row)
+bool diff_shows_node(const void *context, uint32_t node)
 {
-	if (row->frame == COMPARE_ALL)
-		fputs("[everything]", to);
+	const struct diff *diff = context;
+
+	return diff->shown[node];
+}
+
+static bool parse_shape(const char *text, enum diff_shape *shape)
+{
+	if (!text || !strcmp(text, "callees"))
+		*shape = DIFF_CALLEES;
+	else if (!strcmp(text, "callers"))
+		*shape = DIFF_CALLERS;
 	else
-		text_print_frame(to, &diff->frames.entries[row->frame]);
+		return fprintf(stderr, "%s: --tree=%s: give callers or callees\n", program, text),
+		       false;
+	return true;
 }
 
-static const char *unit_of(const struct diff *diff)
+static bool take_option(void *context, int option)
 {
-	return diff->basis == COMPARE_TIME ? "percent of the time before"
-					   : "percent of its own trace";
-}
+	struct choice *choice = context;
+	struct diff *diff = choice->diff;
 
-static void write_text(const struct diff *diff, FILE *to)
-{
-	static const char *const labels[SIDES] = {"before: ", "after:  "};
-
-	for (int i = 0; i < SIDES; i++) {
-		const struct side *side = &diff->sides[i];
-
-		fprintf(to, "# %s  ", labels[i]);
-		trace_print_name(to, side->path, strlen(side->path));
-		fprintf(to, ", %llu ticks, %.3f s of vCPUs running%s\n",
-			(unsigned long long)side->totals.running, seconds(side),
-			side->trace.info.complete ? "" : ", INCOMPLETE");
-	}
-	fprintf(to, "# changed:  %zu of %zu functions by more than sampling explains\n",
-		diff->compare.changes, diff->compare.count);
-	fprintf(to, "# columns:  %s, in %s\n#\n#  before     after    change  function\n",
-		diff->total ? "total" : "self", unit_of(diff));
-	for (size_t i = 0; i < diff->shown; i++) {
-		const struct compare_row *row = &diff->compare.rows[i];
-		const char *colour = growth(row) > 0 ? "\033[31m" : "\033[32m";
-		bool coloured = diff->colours && row->is_change;
-
-		fprintf(to, "%6.2f %%  %6.2f %%  %s%+6.2f %%%s  ", row->before_percent,
-			row->after_percent, coloured ? colour : "", growth(row),
-			coloured ? "\033[0m" : "");
-		print_name(diff, to, row);
-		fputs(row->is_change ? "\n" : "  (noise)\n", to);
-	}
-	if (diff->shown < diff->compare.changes)
-		fprintf(to, "# and %zu more; -n 0 shows all\n",
-			diff->compare.changes - diff->shown);
-}
-
-static void write_markdown(const struct diff *diff, FILE *to)
-{
-	fprintf(to, "%zu of %zu functions changed by more than sampling explains (%s, %s).\n",
-		diff->compare.changes, diff->compare.count, diff->total ? "total" : "self",
-		unit_of(diff));
-	fprintf(to, "Running: %.3f s before, %.3f s after.\n", seconds(&diff->sides[BEFORE]),
-		seconds(&diff->sides[AFTER]));
-	if (diff->shown)
-		fputs("\n| before | after | change | function |\n|---:|---:|---:|:---|\n", to);
-	for (size_t i = 0; i < diff->shown; i++) {
-		const struct compare_row *row = &diff->compare.rows[i];
-
-		fprintf(to, "| %.2f %% | %.2f %% | %s%+.2f %%%s | ", row->before_percent,
-			row->after_percent, is_over(diff, row) ? "**" : "", growth(row),
-			is_over(diff, row) ? "**" : "");
-		if (row->frame == COMPARE_ALL)
-			fputs("\\[everything\\]", to);
-		else
-			text_print_markdown(to, &diff->frames.entries[row->frame]);
-		fputs(row->is_change ? " |\n" : " (noise) |\n", to);
-	}
-	if (diff->shown < diff->compare.changes)
-		fprintf(to, "\n%zu more are not shown.\n", diff->compare.changes - diff->shown);
-}
-
-static void write_json(const struct diff *diff, FILE *to)
-{
-	static const char *const labels[SIDES] = {"before", "after"};
-
-	fputs("{\n", to);
-	for (int i = 0; i < SIDES; i++) {
-		const struct side *side = &diff->sides[i];
-
-		fprintf(to, "  \"%s\": {\"trace\": ", labels[i]);
-		text_print_json(to, side->path, strlen(side->path));
-		fprintf(to,
-			", \"running\": %llu, \"period_ns\": %llu, \"filtered\": %llu, "
-			"\"complete\": %s},\n",
-			(unsigned long long)side->totals.running,
-			(unsigned long long)side->trace.info.period_ns,
-			(unsigned long long)side->totals.filtered,
-			side->trace.info.complete ? "true" : "false");
-	}
-	fprintf(to, "  \"basis\": \"%s\",\n  \"of\": \"%s\",\n  \"compared\": %zu,\n",
-		diff->basis == COMPARE_TIME ? "time" : "share", diff->total ? "total" : "self",
-		diff->compare.count);
-	fprintf(to, "  \"changes\": %zu,\n  \"rows\": [", diff->compare.changes);
-	for (size_t i = 0; i < diff->shown; i++) {
-		const struct compare_row *row = &diff->compare.rows[i];
-
-		fprintf(to, "%s\n    {\"name\": ", i ? "," : "");
-		if (row->frame == COMPARE_ALL)
-			fputs("\"[everything]\"", to);
-		else
-			text_print_json(to, diff->frames.entries[row->frame].name,
-					diff->frames.entries[row->frame].name_bytes);
-		fprintf(to,
-			", \"before\": %llu, \"after\": %llu, \"before_percent\": %.4f, "
-			"\"after_percent\": %.4f, \"chance\": %.3g, \"changed\": %s, \"over\": %s}",
-			(unsigned long long)row->before, (unsigned long long)row->after,
-			row->before_percent, row->after_percent, row->chance,
-			row->is_change ? "true" : "false", is_over(diff, row) ? "true" : "false");
-	}
-	fputs("\n  ]\n}\n", to);
-}
-
-static bool parse_lines(const char *text, size_t *lines)
-{
-	char *end;
-
-	*lines = strtoul(text, &end, 10);
-	if (!*end && *text >= '0' && *text <= '9')
+	switch (option) {
+	case OPTION_TIME:
+		diff->basis = COMPARE_TIME;
 		return true;
-	fprintf(stderr, "%s: -n %s: give a number of lines\n", program, text);
-	return false;
-}
-
-static bool parse_percent(const char *text, double *percent)
-{
-	char *end;
-
-	*percent = strtod(text, &end);
-	if (*end == '%')
-		end++;
-	if (!*end && *text >= '0' && *text <= '9' && *percent >= 0 && *percent < 1e6)
+	case OPTION_TOTAL:
+		diff->total = true;
 		return true;
-	fprintf(stderr, "%s: --fail-above %s: give percent, such as 5%%\n", program, text);
-	return false;
+	case OPTION_TREE:
+		return parse_shape(optarg, &diff->shape);
+	case OPTION_MIN:
+		return option_percent(program, "--min", optarg, 100, &diff->least);
+	case OPTION_ALL:
+		diff->all = true;
+		return true;
+	case OPTION_FAIL:
+		return option_percent(program, "--fail-above", optarg, 1e6, &diff->fail_above);
+	case 'n':
+		choice->lines_given = true;
+		return option_number(program, "-n", optarg, &diff->most);
+	case OPTION_JSON:
+		choice->write = diff_write_json;
+		return true;
+	default:
+		choice->write = diff_write_markdown;
+		return true;
+	}
 }
 
 /* -1: go on; otherwise the exit code. */
-static int parse(int argc, char **argv, struct diff *diff)
+static int parse(int argc, char **argv, struct diff *diff, struct choice *choice)
 {
-	static const struct option options[] = {
+	static const struct option names[] = {
 		{"time", no_argument, NULL, OPTION_TIME},
 		{"total", no_argument, NULL, OPTION_TOTAL},
+		{"tree", optional_argument, NULL, OPTION_TREE},
+		{"min", required_argument, NULL, OPTION_MIN},
 		{"all", no_argument, NULL, OPTION_ALL},
 		{"fail-above", required_argument, NULL, OPTION_FAIL},
 		{"lines", required_argument, NULL, 'n'},
@@ -227,53 +156,45 @@ static int parse(int argc, char **argv, struct diff *diff)
 		FILTER_OPTIONS,
 		{NULL, 0, NULL, 0},
 	};
-	int option;
+	const struct options options = {.program = program,
+					.print_help = print_help,
+					.letters = "n:h",
+					.names = names,
+					.filter = &diff->filter,
+					.take = take_option,
+					.context = choice};
+	int code = options_parse(&options, argc, argv);
 
-	optind = 1;
-	while ((option = getopt_long(argc, argv, "n:h", options, NULL)) != -1) {
-		bool good = true;
-
-		switch (option) {
-		case OPTION_TIME:
-			diff->basis = COMPARE_TIME;
-			break;
-		case OPTION_TOTAL:
-			diff->total = true;
-			break;
-		case OPTION_ALL:
-			diff->all = true;
-			break;
-		case OPTION_FAIL:
-			good = parse_percent(optarg, &diff->fail_above);
-			break;
-		case 'n':
-			good = parse_lines(optarg, &diff->most);
-			break;
-		case OPTION_JSON:
-			diff->write = write_json;
-			break;
-		case OPTION_MARKDOWN:
-			diff->write = write_markdown;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
-		default:
-			good = filter_option(program, option, &diff->filter);
-		}
-		if (!good)
-			return EXIT_USAGE;
+	if (code >= 0)
+		return code;
+	if (diff->shape != DIFF_TABLE && diff->total) {
+		fprintf(stderr, "%s: --tree has totals anyway: leave out --total\n", program);
+		return EXIT_USAGE;
 	}
-	if (argc - optind != SIDES) {
+	if (argc - optind != DIFF_SIDES) {
 		fprintf(stderr, "%s: give two traces, BEFORE and AFTER\n", program);
 		return EXIT_USAGE;
 	}
-	diff->sides[BEFORE].path = argv[optind];
-	diff->sides[AFTER].path = argv[optind + 1];
+	if (diff->shape != DIFF_TABLE && !choice->lines_given)
+		diff->most = 0;
+	diff->sides[DIFF_BEFORE].path = argv[optind];
+	diff->sides[DIFF_AFTER].path = argv[optind + 1];
 	return -1;
 }
 
-static gp_status_t read_side(struct diff *diff, struct side *side, struct error *error)
+static gp_status_t turn_round(struct call_tree *tree, struct error *error)
+{
+	struct call_tree reversed;
+	gp_status_t status = call_tree_reverse(tree, &reversed, error);
+
+	if (status)
+		return status;
+	call_tree_deinit(tree);
+	*tree = reversed;
+	return GP_OK;
+}
+
+static gp_status_t read_side(struct diff *diff, struct diff_side *side, struct error *error)
 {
 	struct profile_options options = {.filter = &diff->filter};
 	gp_status_t status = trace_open(side->path, &side->trace, error);
@@ -290,87 +211,136 @@ static gp_status_t read_side(struct diff *diff, struct side *side, struct error 
 	if (!status && !side->trace.info.period_ns)
 		status = error_set(error, GP_ERR_IO_DATA_INTEGRITY,
 				   "%s does not say how often it was sampled", side->path);
+	if (!status && diff->shape == DIFF_CALLERS)
+		status = turn_round(&side->tree, error);
 	return status;
 }
 
-static gp_status_t compare_sides(struct diff *diff, struct error *error)
+static struct compare_side side_of(const struct diff_side *side)
 {
-	struct call_tree_sum *sums[SIDES] = {NULL};
-	struct compare_side compared[SIDES];
+	return (struct compare_side){.running = side->totals.running,
+				     .squares = side->totals.squares,
+				     .period_ns = side->trace.info.period_ns};
+}
+
+static gp_status_t compare_functions(struct diff *diff, struct error *error)
+{
+	struct call_tree_sum *sums[DIFF_SIDES] = {NULL};
+	struct compare_side compared[DIFF_SIDES];
 	gp_status_t status = GP_OK;
 
-	for (int i = 0; !status && i < SIDES; i++) {
-		const struct side *side = &diff->sides[i];
-
+	for (int i = 0; !status && i < DIFF_SIDES; i++) {
 		sums[i] = calloc(diff->frames.count + 1, sizeof(*sums[i]));
-		status = sums[i] ? call_tree_add_up(&side->tree, sums[i], diff->frames.count, error)
+		status = sums[i] ? call_tree_add_up(&diff->sides[i].tree, sums[i],
+						    diff->frames.count, error)
 				 : error_set(error, GP_ERR_NO_MEMORY, "no memory");
-		compared[i] = (struct compare_side){
-			.sums = sums[i],
-			.running = side->totals.running,
-			.squares = side->totals.squares,
-			.period_ns = side->trace.info.period_ns,
-		};
+		compared[i] = side_of(&diff->sides[i]);
+		compared[i].sums = sums[i];
 	}
 	if (!status)
-		status = compare_profiles(&compared[BEFORE], &compared[AFTER], &diff->frames,
-					  diff->basis, diff->total, &diff->compare, error);
-	free(sums[BEFORE]);
-	free(sums[AFTER]);
+		status = compare_profiles(&compared[DIFF_BEFORE], &compared[DIFF_AFTER],
+					  &diff->frames, diff->basis, diff->total, &diff->compare,
+					  error);
+	free(sums[DIFF_BEFORE]);
+	free(sums[DIFF_AFTER]);
 	return status;
 }
 
-static gp_status_t show(struct diff *diff, struct error *error)
+static gp_status_t compare_paths(struct diff *diff, struct error *error)
+{
+	const struct compare_side sides[] = {side_of(&diff->sides[DIFF_BEFORE]),
+					     side_of(&diff->sides[DIFF_AFTER])};
+	const struct call_tree trees[] = {diff->sides[DIFF_BEFORE].tree,
+					  diff->sides[DIFF_AFTER].tree};
+	const struct call_tree_node *nodes;
+	gp_status_t status = compare_trees(sides, trees, diff->basis, &diff->tree, error);
+
+	if (status)
+		return status;
+	nodes = diff->tree.tree.nodes;
+	diff->shown = calloc(diff->tree.tree.count, sizeof(*diff->shown));
+	if (!diff->shown)
+		return error_set(error, GP_ERR_NO_MEMORY, "no memory");
+	/* A change, and the way to it. */
+	for (uint32_t i = (uint32_t)diff->tree.tree.count; i-- > 1;) {
+		const struct compare_row *row = &diff->tree.rows[i];
+		double growth = compare_growth(row);
+
+		if (diff->all ? row->before || row->after
+			      : row->is_change && (growth >= diff->least || -growth >= diff->least))
+			diff->shown[i] = true;
+		if (diff->shown[i])
+			diff->shown[nodes[i].parent] = true;
+	}
+	return GP_OK;
+}
+
+static gp_status_t show(struct diff *diff, const struct choice *choice, struct error *error)
 {
 	struct output output;
 
-	diff->shown = diff->all ? diff->compare.count : diff->compare.changes;
-	if (diff->most && diff->shown > diff->most)
-		diff->shown = diff->most;
 	output_open_paged(&output);
-	diff->colours = output.is_terminal && !getenv("NO_COLOR");
-	diff->write(diff, output.file);
+	diff->colours =
+		output.is_terminal && !getenv("NO_COLOR") && choice->write == diff_write_text;
+	choice->write(diff, output.file);
 	return output_finish(&output, error);
 }
 
-static gp_status_t run(struct diff *diff, struct error *error)
+static gp_status_t run(struct diff *diff, const struct choice *choice, struct error *error)
 {
 	gp_status_t status = frames_init(&diff->frames, error);
 
-	for (int i = 0; !status && i < SIDES; i++)
+	for (int i = 0; !status && i < DIFF_SIDES; i++)
 		status = read_side(diff, &diff->sides[i], error);
 	if (!status)
-		status = compare_sides(diff, error);
+		status = diff->shape == DIFF_TABLE ? compare_functions(diff, error)
+						   : compare_paths(diff, error);
 	if (!status)
-		status = show(diff, error);
+		status = show(diff, choice, error);
 	return status;
+}
+
+static bool is_slower(const struct diff *diff)
+{
+	bool table = diff->shape == DIFF_TABLE;
+	const struct compare_row *rows = table ? diff->compare.rows : diff->tree.rows;
+	size_t count = table ? diff->compare.count : diff->tree.tree.count;
+
+	for (size_t i = 0; i < count; i++)
+		if (diff_is_over(diff, &rows[i]))
+			return true;
+	return false;
+}
+
+static void release(struct diff *diff)
+{
+	compare_deinit(&diff->compare);
+	compare_tree_deinit(&diff->tree);
+	free(diff->shown);
+	for (int i = 0; i < DIFF_SIDES; i++) {
+		call_tree_deinit(&diff->sides[i].tree);
+		trace_close(&diff->sides[i].trace);
+	}
+	frames_deinit(&diff->frames);
+	filter_deinit(&diff->filter);
 }
 
 int command_diff(int argc, char **argv)
 {
 	static struct diff diff; /* larger than a stack frame should be */
+	struct choice choice = {.diff = &diff, .write = diff_write_text};
 	struct error error = {0};
 	gp_status_t status;
 	int code;
 
-	diff = (struct diff){.most = DEFAULT_LINES, .fail_above = -1, .write = write_text};
-	argv[0] = program;
-	code = parse(argc, argv, &diff);
+	diff = (struct diff){.most = DEFAULT_LINES, .fail_above = -1, .least = DEFAULT_LEAST};
+	code = parse(argc, argv, &diff, &choice);
 	if (code >= 0)
 		return code;
-	status = run(&diff, &error);
-	code = status ? EXIT_FAILURE : EXIT_SUCCESS;
-	for (size_t i = 0; !status && i < diff.compare.changes; i++)
-		if (is_over(&diff, &diff.compare.rows[i]))
-			code = EXIT_SLOWER;
-	compare_deinit(&diff.compare);
-	for (int i = 0; i < SIDES; i++) {
-		call_tree_deinit(&diff.sides[i].tree);
-		trace_close(&diff.sides[i].trace);
-	}
-	frames_deinit(&diff.frames);
-	filter_deinit(&diff.filter);
+	status = run(&diff, &choice, &error);
 	if (status)
 		fprintf(stderr, "%s: %s\n", program, error.text);
+	code = status ? EXIT_FAILURE : is_slower(&diff) ? EXIT_SLOWER : EXIT_SUCCESS;
+	release(&diff);
 	return code;
 }

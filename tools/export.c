@@ -1,6 +1,6 @@
 /* guestprof export: a trace in the formats of other tools. */
 #include "command.h"
-#include "filter_options.h"
+#include "options.h"
 #include "output.h"
 
 #include "profile/export.h"
@@ -65,45 +65,41 @@ static bool parse_words(int argc, char **argv, struct choice *choice)
 		fprintf(stderr, "%s: no format '%s'; --help lists them\n", program, argv[optind]);
 		return false;
 	}
-	if (++optind < argc)
-		choice->path = argv[optind++];
-	if (optind < argc)
-		fprintf(stderr, "%s: '%s': give one trace\n", program, argv[optind]);
-	return optind == argc;
+	optind++;
+	return option_trace(program, argc, argv, &choice->path);
+}
+
+static bool take_option(void *context, int option)
+{
+	struct choice *choice = context;
+
+	if (option == OPTION_BY)
+		return parse_subject(optarg, &choice->by_vcpu);
+	choice->output = optarg;
+	return true;
 }
 
 /* -1: go on; otherwise the exit code. */
 static int parse(int argc, char **argv, struct choice *choice)
 {
-	static const struct option options[] = {
+	static const struct option names[] = {
 		{"output", required_argument, NULL, 'o'},
 		{"by", required_argument, NULL, OPTION_BY},
 		{"help", no_argument, NULL, 'h'},
 		FILTER_OPTIONS,
 		{NULL, 0, NULL, 0},
 	};
-	int option;
+	const struct options options = {.program = program,
+					.print_help = print_help,
+					.letters = "o:h",
+					.names = names,
+					.filter = &choice->filter,
+					.take = take_option,
+					.context = choice};
+	int code = options_parse(&options, argc, argv);
 
-	optind = 1;
-	while ((option = getopt_long(argc, argv, "o:h", options, NULL)) != -1) {
-		bool good = true;
-
-		switch (option) {
-		case 'o':
-			choice->output = optarg;
-			break;
-		case OPTION_BY:
-			good = parse_subject(optarg, &choice->by_vcpu);
-			break;
-		case 'h':
-			print_help(stdout);
-			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
-		default:
-			good = filter_option(program, option, &choice->filter);
-		}
-		if (!good)
-			return EXIT_USAGE;
-	}
+	if (code >= 0)
+		return code;
 	return parse_words(argc, argv, choice) ? -1 : EXIT_USAGE;
 }
 
@@ -146,7 +142,6 @@ int command_export(int argc, char **argv)
 	int code;
 
 	choice = (struct choice){.path = "guestprof.fxt"};
-	argv[0] = program;
 	code = parse(argc, argv, &choice);
 	if (code >= 0)
 		return code;

@@ -1,13 +1,13 @@
 /* guestprof flamegraph: one HTML file that shows where the time went, or a static SVG. */
 #include "command.h"
-#include "filter_options.h"
+#include "options.h"
 #include "page_command.h"
 
 #include "profile/flame_svg.h"
 
-#include <getopt.h>
-#include <stdlib.h>
-#include <string.h>
+enum { OPTION_SVG = 256, OPTION_CALLERS, OPTION_IDLE };
+
+static char program[] = "guestprof flamegraph";
 
 static const char help[] =
 	"usage: guestprof flamegraph [OPTIONS] [FILE]\n"
@@ -20,7 +20,8 @@ static const char help[] =
 	"  -o, --output OUT   file to write (default: FILE with .html for .fxt; -: standard "
 	"output)\n"
 	"  -d, --diff BASE    colour what took more or less of the time than in the trace BASE\n"
-	"      --svg          a static picture instead (default name: FILE with .svg)\n"
+	"      --svg          a static picture instead (default name: FILE with .svg); with\n"
+	"                     --diff too\n"
 	"      --callers      with --svg: from the hottest functions up to their callers\n"
 	"      --idle         with --svg: also vCPUs that were halted or not started\n"
 	"  -h, --help\n"
@@ -31,7 +32,8 @@ static const char help[] =
 	"\n"
 	"Examples: guestprof flamegraph boot.fxt\n"
 	"          guestprof flamegraph --diff yesterday.fxt -o change.html today.fxt\n"
-	"          guestprof flamegraph --svg -o boot.svg boot.fxt\n";
+	"          guestprof flamegraph --svg -o boot.svg boot.fxt\n"
+	"          guestprof flamegraph --svg --diff base.fxt new.fxt\n";
 
 static gp_status_t write_svg(const struct page_data *data, FILE *to, const void *context,
 			     struct error *error)
@@ -46,10 +48,44 @@ static gp_status_t write_html(const struct page_data *data, FILE *to, const void
 	return page_write(data, PAGE_FLAMEGRAPH, to, error);
 }
 
+struct choice {
+	struct page_command page;
+	struct flame_svg_options svg;
+};
+
+static void print_help(FILE *to)
+{
+	fputs(help, to);
+}
+
+static bool take_option(void *context, int option)
+{
+	struct choice *choice = context;
+
+	switch (option) {
+	case 'o':
+		choice->page.output = optarg;
+		break;
+	case 'd':
+		choice->page.base = optarg;
+		break;
+	case OPTION_SVG:
+		choice->page.suffix = ".svg";
+		choice->page.write = write_svg;
+		break;
+	case OPTION_CALLERS:
+		choice->svg.callers = true;
+		break;
+	case OPTION_IDLE:
+		choice->svg.idle = true;
+		break;
+	}
+	return true;
+}
+
 int command_flamegraph(int argc, char **argv)
 {
-	enum { OPTION_SVG = 256, OPTION_CALLERS, OPTION_IDLE };
-	static const struct option options[] = {
+	static const struct option names[] = {
 		{"output", required_argument, NULL, 'o'},
 		{"diff", required_argument, NULL, 'd'},
 		{"svg", no_argument, NULL, OPTION_SVG},
@@ -59,58 +95,29 @@ int command_flamegraph(int argc, char **argv)
 		FILTER_OPTIONS,
 		{NULL, 0, NULL, 0},
 	};
-	static char program[] = "guestprof flamegraph";
-	struct flame_svg_options svg = {0};
-	struct page_command command = {.program = program,
-				       .suffix = ".html",
-				       .trace = "guestprof.fxt",
-				       .write = write_html,
-				       .context = &svg};
-	int option;
+	struct choice choice = {.page = {.program = program,
+					 .suffix = ".html",
+					 .trace = "guestprof.fxt",
+					 .write = write_html,
+					 .context = &choice.svg}};
+	const struct options options = {.program = program,
+					.print_help = print_help,
+					.letters = "o:d:h",
+					.names = names,
+					.filter = &choice.page.filter,
+					.take = take_option,
+					.context = &choice};
+	int code = options_parse(&options, argc, argv);
 
-	argv[0] = program;
-	optind = 1;
-	while ((option = getopt_long(argc, argv, "o:d:h", options, NULL)) != -1) {
-		switch (option) {
-		case 'o':
-			command.output = optarg;
-			break;
-		case 'd':
-			command.base = optarg;
-			break;
-		case OPTION_SVG:
-			command.suffix = ".svg";
-			command.write = write_svg;
-			break;
-		case OPTION_CALLERS:
-			svg.callers = true;
-			break;
-		case OPTION_IDLE:
-			svg.idle = true;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
-		default:
-			if (!filter_option(program, option, &command.filter))
-				return EXIT_USAGE;
-		}
-	}
-	if ((svg.callers || svg.idle) && command.write != write_svg) {
-		fputs("guestprof flamegraph: --callers and --idle go with --svg; the page has "
-		      "buttons for them\n",
-		      stderr);
+	if (code >= 0)
+		return code;
+	if ((choice.svg.callers || choice.svg.idle) && choice.page.write != write_svg) {
+		fprintf(stderr,
+			"%s: --callers and --idle go with --svg; the page has buttons for them\n",
+			program);
 		return EXIT_USAGE;
 	}
-	if (command.base && command.write == write_svg) {
-		fputs("guestprof flamegraph: --diff goes with the page, not with --svg\n", stderr);
+	if (!option_trace(program, argc, argv, &choice.page.trace))
 		return EXIT_USAGE;
-	}
-	if (optind < argc)
-		command.trace = argv[optind++];
-	if (optind < argc) {
-		fprintf(stderr, "guestprof flamegraph: '%s': give one trace\n", argv[optind]);
-		return EXIT_USAGE;
-	}
-	return page_command_run(&command);
+	return page_command_run(&choice.page);
 }

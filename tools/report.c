@@ -3,7 +3,7 @@
 
 #include "base/container.h"
 #include "command.h"
-#include "filter_options.h"
+#include "options.h"
 #include "output.h"
 
 #include <stdlib.h>
@@ -38,6 +38,11 @@ static const char help[] =
 	"          guestprof report --by process --from 2s --to 5s boot.fxt\n"
 	"          guestprof report --tree=callers --symbol '*spin_lock*' boot.fxt\n";
 
+static void print_help(FILE *to)
+{
+	fputs(help, to);
+}
+
 static const struct {
 	const char *name;
 	bool is_owner;
@@ -50,21 +55,11 @@ static const struct {
 };
 
 struct choice {
+	struct report *report;
 	size_t subject;
 	bool lines_given;
 	void (*write)(const struct report *report, FILE *to);
 };
-
-static bool parse_lines(const char *text, size_t *lines)
-{
-	char *end;
-
-	*lines = strtoul(text, &end, 10);
-	if (!*end && *text >= '0' && *text <= '9')
-		return true;
-	fprintf(stderr, "%s: -n %s: give a number of lines\n", program, text);
-	return false;
-}
 
 static bool parse_subject(const char *text, size_t *subject)
 {
@@ -92,21 +87,34 @@ static bool parse_shape(const char *text, enum report_shape *shape)
 	return true;
 }
 
-static bool parse_least(const char *text, double *least)
+static bool take_option(void *context, int option)
 {
-	char *end;
+	struct choice *choice = context;
+	struct report *report = choice->report;
 
-	*least = strtod(text, &end);
-	if (!*end && *text >= '0' && *text <= '9' && *least >= 0 && *least <= 100)
+	switch (option) {
+	case 'n':
+		choice->lines_given = true;
+		return option_number(program, "-n", optarg, &report->most);
+	case OPTION_BY:
+		return parse_subject(optarg, &choice->subject);
+	case OPTION_TREE:
+		return parse_shape(optarg, &report->shape);
+	case OPTION_MIN:
+		return option_percent(program, "--min", optarg, 100, &report->least);
+	case OPTION_JSON:
+		choice->write = report_write_json;
 		return true;
-	fprintf(stderr, "%s: --min %s: give percent, 0 to 100\n", program, text);
-	return false;
+	default:
+		choice->write = report_write_markdown;
+		return true;
+	}
 }
 
 /* -1: go on; otherwise the exit code. */
 static int parse(int argc, char **argv, struct report *report, struct choice *choice)
 {
-	static const struct option options[] = {
+	static const struct option names[] = {
 		{"lines", required_argument, NULL, 'n'},
 		{"by", required_argument, NULL, OPTION_BY},
 		{"tree", optional_argument, NULL, OPTION_TREE},
@@ -117,48 +125,18 @@ static int parse(int argc, char **argv, struct report *report, struct choice *ch
 		FILTER_OPTIONS,
 		{NULL, 0, NULL, 0},
 	};
-	int option;
+	const struct options options = {.program = program,
+					.print_help = print_help,
+					.letters = "n:h",
+					.names = names,
+					.filter = &report->filter,
+					.take = take_option,
+					.context = choice};
+	int code = options_parse(&options, argc, argv);
 
-	optind = 1;
-	while ((option = getopt_long(argc, argv, "n:h", options, NULL)) != -1) {
-		bool good = true;
-
-		switch (option) {
-		case 'n':
-			good = parse_lines(optarg, &report->most);
-			choice->lines_given = true;
-			break;
-		case OPTION_BY:
-			good = parse_subject(optarg, &choice->subject);
-			break;
-		case OPTION_TREE:
-			good = parse_shape(optarg, &report->shape);
-			break;
-		case OPTION_MIN:
-			good = parse_least(optarg, &report->least);
-			break;
-		case OPTION_JSON:
-			choice->write = report_write_json;
-			break;
-		case OPTION_MARKDOWN:
-			choice->write = report_write_markdown;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
-		default:
-			good = filter_option(program, option, &report->filter);
-		}
-		if (!good)
-			return EXIT_USAGE;
-	}
-	if (optind < argc)
-		report->path = argv[optind++];
-	if (optind < argc) {
-		fprintf(stderr, "%s: '%s': give one trace\n", program, argv[optind]);
-		return EXIT_USAGE;
-	}
-	return -1;
+	if (code >= 0)
+		return code;
+	return option_trace(program, argc, argv, &report->path) ? -1 : EXIT_USAGE;
 }
 
 static gp_status_t make_tree(struct report *report, const struct profile_options *options,
@@ -219,14 +197,13 @@ static gp_status_t show(struct report *report, const struct choice *choice, stru
 int command_report(int argc, char **argv)
 {
 	static struct report report; /* larger than a stack frame should be */
-	struct choice choice = {.write = report_write_text};
+	struct choice choice = {.report = &report, .write = report_write_text};
 	struct error error = {0};
 	gp_status_t status;
 	int code;
 
 	report = (struct report){
 		.path = "guestprof.fxt", .most = DEFAULT_LINES, .least = DEFAULT_LEAST};
-	argv[0] = program;
 	code = parse(argc, argv, &report, &choice);
 	if (code >= 0)
 		return code;

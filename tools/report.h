@@ -36,17 +36,8 @@ static inline size_t report_rows(const struct report *report)
 								  : report->table.count;
 }
 
-/* The tree in the order it is printed. */
-struct report_walk {
-	const struct report *report;
-	uint32_t node;
-	size_t depth;
-	bool branch;
-	uint16_t indents[CALL_TREE_DEPTH_MAX + 1]; /* by depth; the node's is at `depth` */
-};
-/* A chain of single calls stays at one indentation: only branches go to the right. */
-void report_walk_begin(struct report_walk *walk, const struct report *report);
-bool report_walk_next(struct report_walk *walk);
+/* For tree_walk_begin(), with the report as context. */
+bool report_shows_node(const void *report, uint32_t node);
 
 void report_write_text(const struct report *report, FILE *to);
 void report_write_markdown(const struct report *report, FILE *to);

@@ -4,6 +4,7 @@
 
 #include "base/container.h"
 #include "profile/text.h"
+#include "tree_walk.h"
 
 #include <string.h>
 
@@ -61,12 +62,12 @@ static void write_rows(const struct report *report, FILE *to)
 
 static void write_nodes(const struct report *report, FILE *to)
 {
-	struct report_walk walk;
+	struct tree_walk walk;
 	size_t shown = 0;
 
 	fputs("  \"nodes\": [", to);
-	report_walk_begin(&walk, report);
-	while ((!report->most || shown < report->most) && report_walk_next(&walk)) {
+	tree_walk_begin(&walk, &report->tree, report_shows_node, report);
+	while ((!report->most || shown < report->most) && tree_walk_next(&walk)) {
 		const struct call_tree_node *node = &report->tree.nodes[walk.node];
 
 		fprintf(to, "%s\n    {\"id\": %u, \"parent\": %u, ", shown++ ? "," : "", walk.node,

@@ -2,6 +2,7 @@
 #include "report.h"
 
 #include "profile/text.h"
+#include "tree_walk.h"
 
 #include <string.h>
 
@@ -9,50 +10,12 @@
 #define HOT_PERCENT 5.0
 #define WARM_PERCENT 0.5
 
-void report_walk_begin(struct report_walk *walk, const struct report *report)
+bool report_shows_node(const void *context, uint32_t node)
 {
-	*walk = (struct report_walk){.report = report};
-}
-
-static bool is_shown(const struct report *report, uint32_t node)
-{
+	const struct report *report = context;
 	uint64_t total = report->tree.nodes[node].total;
 
-	return node && total && report_percent(total, report->whole) >= report->least;
-}
-
-static void enter(struct report_walk *walk, uint32_t node, size_t depth)
-{
-	const struct call_tree_node *nodes = walk->report->tree.nodes;
-	uint32_t parent = nodes[node].parent;
-	bool alone = nodes[parent].first_child == node &&
-		     !is_shown(walk->report, nodes[node].next_sibling);
-	size_t above = depth > 1 ? walk->indents[depth - 1] : 0;
-
-	walk->node = node;
-	walk->depth = depth;
-	walk->branch = !alone || depth <= walk->report->tree.leading + 1;
-	walk->indents[depth] = (uint16_t)(above + (walk->branch && depth > 1 ? 2 : 0));
-}
-
-bool report_walk_next(struct report_walk *walk)
-{
-	const struct call_tree_node *nodes = walk->report->tree.nodes;
-	uint32_t node = walk->node;
-	size_t depth = walk->depth;
-
-	/* Children are sorted: the first that is too small ends them. */
-	if (is_shown(walk->report, nodes[node].first_child) && depth < CALL_TREE_DEPTH_MAX) {
-		enter(walk, nodes[node].first_child, depth + 1);
-		return true;
-	}
-	for (; node; node = nodes[node].parent, depth--) {
-		if (is_shown(walk->report, nodes[node].next_sibling)) {
-			enter(walk, nodes[node].next_sibling, depth);
-			return true;
-		}
-	}
-	return false;
+	return total && report_percent(total, report->whole) >= report->least;
 }
 
 static void print_text(FILE *to, const char *label, const char *text)
@@ -162,7 +125,7 @@ static void write_table(const struct report *report, FILE *to)
 static void write_tree(const struct report *report, FILE *to)
 {
 	bool callers = report->shape == REPORT_CALLERS;
-	struct report_walk walk;
+	struct tree_walk walk;
 	size_t shown = 0;
 
 	/* Turned round, what ends at a node is what came from a thread's first function: no figure
@@ -170,8 +133,8 @@ static void write_tree(const struct report *report, FILE *to)
 	fprintf(to,
 		callers ? "#\n#  share   samples  %s\n" : "#\n#  total      self   samples  %s\n",
 		report->column);
-	report_walk_begin(&walk, report);
-	while (report_walk_next(&walk)) {
+	tree_walk_begin(&walk, &report->tree, report_shows_node, report);
+	while (tree_walk_next(&walk)) {
 		const struct call_tree_node *node = &report->tree.nodes[walk.node];
 
 		if (report->most && shown == report->most) {
@@ -182,8 +145,8 @@ static void write_tree(const struct report *report, FILE *to)
 		print_percent(report, to, node->total);
 		if (!callers)
 			print_percent(report, to, node->self);
-		fprintf(to, "%8llu  %*s%s", (unsigned long long)node->total,
-			(int)walk.indents[walk.depth], "", walk.branch ? "+ " : "  ");
+		fprintf(to, "%8llu  ", (unsigned long long)node->total);
+		tree_walk_indent(&walk, to);
 		text_print_frame(to, &report->frames.entries[node->frame]);
 		putc('\n', to);
 	}

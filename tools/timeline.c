@@ -1,20 +1,18 @@
 /* guestprof timeline: one HTML file that shows who ran on which vCPU when. */
 #include "command.h"
-#include "filter_options.h"
+#include "options.h"
 #include "page_command.h"
-
-#include <getopt.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char help[] = "usage: guestprof timeline [OPTIONS] [FILE]\n"
 			   "Writes one HTML file with a lane per vCPU of a recorded guest: which "
 			   "process ran when, in\n"
 			   "user mode, in the kernel or in the machine monitor, when it was "
 			   "halted, and where samples\n"
-			   "were dropped. A range that is zoomed to has its flame graph below. The "
-			   "file loads nothing\n"
-			   "from anywhere. FILE is guestprof.fxt unless given.\n"
+			   "were dropped; and marks where it printed a line on its console. A "
+			   "range that is zoomed to,\n"
+			   "or between two lines, has its flame graph below. The file loads "
+			   "nothing from anywhere.\n"
+			   "FILE is guestprof.fxt unless given.\n"
 			   "\n"
 			   "  -o, --output OUT   file to write (default: FILE with -timeline.html "
 			   "for .fxt; -: standard\n"
@@ -37,9 +35,24 @@ static gp_status_t write_html(const struct page_data *data, FILE *to, const void
 	return page_write(data, PAGE_TIMELINE, to, error);
 }
 
+static void print_help(FILE *to)
+{
+	fputs(help, to);
+}
+
+/* There is only -o. */
+static bool take_option(void *context, int option)
+{
+	struct page_command *command = context;
+
+	(void)option;
+	command->output = optarg;
+	return true;
+}
+
 int command_timeline(int argc, char **argv)
 {
-	static const struct option options[] = {
+	static const struct option names[] = {
 		{"output", required_argument, NULL, 'o'},
 		{"help", no_argument, NULL, 'h'},
 		FILTER_OPTIONS,
@@ -51,28 +64,18 @@ int command_timeline(int argc, char **argv)
 				       .trace = "guestprof.fxt",
 				       .with_times = true,
 				       .write = write_html};
-	int option;
+	const struct options options = {.program = program,
+					.print_help = print_help,
+					.letters = "o:h",
+					.names = names,
+					.filter = &command.filter,
+					.take = take_option,
+					.context = &command};
+	int code = options_parse(&options, argc, argv);
 
-	argv[0] = program;
-	optind = 1;
-	while ((option = getopt_long(argc, argv, "o:h", options, NULL)) != -1) {
-		switch (option) {
-		case 'o':
-			command.output = optarg;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
-		default:
-			if (!filter_option(program, option, &command.filter))
-				return EXIT_USAGE;
-		}
-	}
-	if (optind < argc)
-		command.trace = argv[optind++];
-	if (optind < argc) {
-		fprintf(stderr, "guestprof timeline: '%s': give one trace\n", argv[optind]);
+	if (code >= 0)
+		return code;
+	if (!option_trace(program, argc, argv, &command.trace))
 		return EXIT_USAGE;
-	}
 	return page_command_run(&command);
 }

@@ -465,3 +465,66 @@ Test(intern, gives_each_key_one_number_and_keeps_the_rest_of_the_entry)
 	cr_assert_eq(table.count, 5000);
 	intern_deinit(&table);
 }
+
+Test(page_data, a_picture_of_two_traces_has_the_colour_of_the_change)
+{
+	static const uint64_t grown[] = {KERNEL + 0x10}, shrunk[] = {KERNEL + 0x210},
+			      gone[] = {KERNEL + 0x310};
+	struct file now, base;
+	struct page_data *data;
+	struct error error = {0};
+	struct written svg;
+
+	begin(&now);
+	begin(&base);
+	add_symbols(&now);
+	add_symbols(&base);
+	add_symbol(&base, FXT_SYMBOL_KERNEL, KERNEL + 0x300, 0x100, "gone");
+	for (uint64_t i = 1; i <= 8; i++) {
+		add_stack(&now, 0, i, i <= 6 ? grown : shrunk, 1);
+		add_stack(&base, 0, i, i <= 2 ? grown : i <= 7 ? shrunk : gone, 1);
+	}
+	data = fold(&now, false, PAGE_NODES_MAX, NULL);
+	page_data_destroy(data);
+	cr_assert_eq(page_data_create(false, &data, &error), GP_OK);
+	cr_assert_eq(page_data_add(data, &trace, "now.fxt", NULL, &error), GP_OK);
+	end(&now);
+	open_trace(&base);
+	cr_assert_eq(page_data_add(data, &trace, "<base>.fxt", NULL, &error), GP_OK);
+	cr_assert_eq(page_data_finish(data, PAGE_NODES_MAX, &error), GP_OK);
+	svg = write_svg(data, (struct flame_svg_options){0});
+	cr_assert(has(&svg, "<title>outer\ntotal 6 ticks, 75.00 %\nends here: 6 ticks, 75.00 %\n"
+			    "before: 2 ticks, 25.00 %</title><rect class=\"m4\""));
+	cr_assert(has(&svg, "before: 5 ticks, 62.50 %</title><rect class=\"l4\""));
+	cr_assert(has(&svg, "before: 8 ticks, 100.00 %</title><rect class=\"m0\""));
+	cr_assert(has(&svg, "than in &lt;base&gt;.fxt, blue: less"));
+	cr_assert(!has(&svg, "gone"), "the base alone has it");
+	free(svg.text);
+	finish(&base, data);
+}
+
+/* As `flamegraph --diff` has them. */
+Test(page_data, the_names_of_one_trace_are_not_given_to_the_next_in_its_place)
+{
+	static const uint64_t stack[] = {KERNEL + 0x10};
+	struct page_data *data;
+	struct error error = {0};
+	struct file now, base;
+
+	begin(&now);
+	begin(&base);
+	add_symbol(&now, FXT_SYMBOL_KERNEL, KERNEL, 0x100, "new_name");
+	add_symbol(&base, FXT_SYMBOL_KERNEL, KERNEL, 0x100, "old_name");
+	add_stack(&now, 0, 1, stack, 1);
+	add_stack(&base, 0, 1, stack, 1);
+	cr_assert_eq(page_data_create(false, &data, &error), GP_OK);
+	open_trace(&now);
+	cr_assert_eq(page_data_add(data, &trace, "now.fxt", NULL, &error), GP_OK);
+	end(&now);
+	open_trace(&base);
+	cr_assert_eq(page_data_add(data, &trace, "base.fxt", NULL, &error), GP_OK);
+	cr_assert_eq(page_data_finish(data, PAGE_NODES_MAX, &error), GP_OK);
+	cr_assert_not_null(node_of(data, "new_name"));
+	cr_assert_not_null(node_of(data, "old_name"));
+	finish(&base, data);
+}

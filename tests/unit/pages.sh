@@ -81,7 +81,7 @@ exec 3>&-
 is "a closed pipe" "$code $(cat errors)" \
 	"1 guestprof flamegraph: cannot write standard output: Broken pipe"
 
-for words in "flamegraph --no-such" "flamegraph --callers boot.fxt" "flamegraph --svg --diff a b" \
+for words in "flamegraph --no-such" "flamegraph --callers boot.fxt" "flamegraph --svg --diff a b c" \
 	"flamegraph a b" "timeline a b" "timeline --mode sleepy boot.fxt" "timeline --cpu x boot.fxt"; do
 	# shellcheck disable=SC2086 # words
 	run $words
