@@ -30,8 +30,10 @@ EMPTY :=
 BUILD ?= build$(if $(VARIANT),/$(subst $(EMPTY) $(EMPTY),-,$(VARIANT)))
 
 PACKAGES := libelf libseccomp zlib
+# Loaded by the commands that need them, not linked: their headers are needed here.
+LOADED_PACKAGES := capstone libdw
 # Asked once, when the first recipe needs it: by then the packages may have been installed.
-PACKAGE_CFLAGS = $(eval PACKAGE_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null))$(PACKAGE_CFLAGS)
+PACKAGE_CFLAGS = $(eval PACKAGE_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(LOADED_PACKAGES) 2>/dev/null))$(PACKAGE_CFLAGS)
 PACKAGE_LIBS = $(eval PACKAGE_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null))$(PACKAGE_LIBS)
 
 CFLAGS ?= $(if $(filter 1,$(DEBUG)),-Og,-O2) -g
@@ -101,7 +103,7 @@ $(BUILD)/obj/tools/page/assets.o: $(wildcard tools/page/*.html tools/page/*.css 
 $(BUILD)/flags: FORCE
 	@lacking=; for program in $(firstword $(CC)) $(AR) $(PKG_CONFIG); do \
 		command -v $$program >/dev/null || lacking="$$lacking $$program"; done; \
-	for package in $(PACKAGES); do \
+	for package in $(PACKAGES) $(LOADED_PACKAGES); do \
 		$(PKG_CONFIG) --exists $$package 2>/dev/null || lacking="$$lacking $$package"; done; \
 	[ -z "$$lacking" ] || { echo "not installed here, or not found:$$lacking" >&2; \
 		echo "make install-packages installs all that is needed, or prints the line to run" >&2; exit 1; }
