@@ -33,8 +33,13 @@ static void add_sample(struct trace *trace, const struct profile_options *option
 		path[depth] = frames_of_owner(frames, trace, sample, options->owners[depth]);
 	if (!running)
 		path[depth++] = frames_of_owner(frames, trace, sample, OWNER_MODE);
-	for (size_t i = running ? sample->depth : 0; i > 0; i--)
+	for (size_t i = running ? sample->depth : 0; i > 0; i--) {
 		path[depth++] = frames_of_address(frames, trace, sample, i - 1);
+		/* What is left of the stack must still fit. */
+		if (options->inlined)
+			depth += frames_of_inlined(frames, trace, sample, i - 1, path + depth,
+						   CALL_TREE_DEPTH_MAX - depth - (i - 1));
+	}
 	if (frames->failed)
 		return;
 	if (running && frames->entries[path[depth - 1]].is_unnamed)

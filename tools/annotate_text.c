@@ -206,6 +206,8 @@ static void print_notes(const struct annotate *annotate, FILE *to,
 			const struct annotation_function *function,
 			const struct annotation_listing *listing)
 {
+	uint64_t first_ns = annotate->trace.info.first_ns;
+
 	if (!listing->count) {
 		fputs("# its code is not in the trace: it was gone before it could be copied, or "
 		      "the trace is of\n# an older guestprof\n",
@@ -216,7 +218,9 @@ static void print_notes(const struct annotate *annotate, FILE *to,
 		fprintf(to,
 			"# the guest changed this code while it was recorded; as it was at %.3f "
 			"s\n",
-			(double)(listing->read_at_ns - annotate->trace.info.first_ns) / 1e9);
+			listing->read_at_ns > first_ns
+				? (double)(listing->read_at_ns - first_ns) / 1e9
+				: 0);
 	if (listing->unplaced)
 		fprintf(to, "# %.2f %% lie behind the first %zu KiB, which are in the trace\n",
 			annotate_percent(listing->unplaced, function->ticks), TRACE_CODE_MAX >> 10);
@@ -249,10 +253,11 @@ static void print_header(const struct annotate *annotate, FILE *to)
 	if (annotation->nameless)
 		fprintf(to, ", %.1f %% of them in no known function",
 			annotate_percent(annotation->nameless, annotation->totals.running));
-	fprintf(to, "\n# code:     of %llu functions in the trace",
-		(unsigned long long)info->code_functions);
+	if (info->code_functions || info->code_left_out)
+		fprintf(to, "\n# code:     of %llu functions in the trace",
+			(unsigned long long)info->code_functions);
 	if (info->code_left_out)
-		fprintf(to, "; %llu were gone, or had no room",
+		fprintf(to, "; of %llu it was gone, or had no room",
 			(unsigned long long)info->code_left_out);
 	putc('\n', to);
 	if (!info->complete)

@@ -102,6 +102,12 @@ static void print_header(const struct report *report, FILE *to)
 				report_percent(totals->ends[end], totals->running));
 	putc('\n', to);
 	print_text(to, "ended:    ", info->end_reason);
+	if (report->lines) {
+		const struct source_counts counts = source_lines_counts(report->lines);
+
+		fprintf(to, "# lines:    debug information for %u of %u files\n", counts.found,
+			counts.files);
+	}
 	if (!info->complete)
 		fprintf(to, "# INCOMPLETE: the trace %s at byte %zu of %zu%s%s\n", state_of(info),
 			info->good_bytes, info->bytes, info->problem ? ": " : "",

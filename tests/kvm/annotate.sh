@@ -101,6 +101,10 @@ if [ "$code" = 1 ] && grep -q 'libdw' "$work/err"; then
 	skip "source lines" "$(cat "$work/err")"
 else
 	check "source lines and their text" -n "$(grep 'roles.c:[0-9]* .*COUNT_DOWN(42000)' "$work/out")"
+	"$guestprof" report --by line --vmlinux "$guest" "$trace" >"$work/out" 2>"$work/err" || code=1
+	line=$(grep -n 'COUNT_DOWN(42000)' tests/guests/roles.c | cut -d : -f 1)
+	check "report --by line: the loop's line is the hottest" \
+		-n "$(grep '%' "$work/out" | grep -v '^#' | head -n 1 | grep "roles.c:$line\$")"
 fi
 
 annotate --vmlinux "$0" "$trace"
