@@ -31,7 +31,7 @@ BUILD ?= build$(if $(VARIANT),/$(subst $(EMPTY) $(EMPTY),-,$(VARIANT)))
 
 PACKAGES := libelf libseccomp zlib
 # Loaded by the commands that need them, not linked: their headers are needed here.
-LOADED_PACKAGES := ncursesw
+LOADED_PACKAGES := ncursesw capstone libdw
 # Asked once, when the first recipe needs it: by then the packages may have been installed.
 PACKAGE_CFLAGS = $(eval PACKAGE_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(LOADED_PACKAGES) 2>/dev/null))$(PACKAGE_CFLAGS)
 PACKAGE_LIBS = $(eval PACKAGE_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null))$(PACKAGE_LIBS)

@@ -1,11 +1,10 @@
 /* What a file says about the session that wrote it: instant events of category "guestprof".
  *
- * Five of them: `session` once at the start; `console` when lines of the guest's console were left
- * out; after stop `guest` if its kernel was recognised, `console` if there was a line,
- * `vcpu_totals` once per vCPU and `session_end` once. Their values are named arguments; a reader
- * takes the names it knows and ignores others, so that arguments can be added. A file without
- * session_end was cut short. Text from the command line is the user's, untrusted for whoever prints
- * it.
+ * `session` once at the start; `console` when lines of the guest's console were left out; after
+ * stop `guest` if its kernel was recognised, `console` if there was a line, `code`, `vcpu_totals`
+ * once per vCPU and `session_end` once. Their values are named arguments; a reader takes the names
+ * it knows and ignores others, so that arguments can be added. A file without session_end was cut
+ * short. Text from the command line is the user's, untrusted for whoever prints it.
  */
 #ifndef FXT_METADATA_H
 #define FXT_METADATA_H
@@ -18,6 +17,7 @@
 #define FXT_GUEST "guest"
 #define FXT_VCPU_TOTALS "vcpu_totals"
 #define FXT_CONSOLE "console"
+#define FXT_CODE "code"
 
 /* Arguments of `session`. u64 unless said otherwise. */
 #define FXT_SESSION_VERSION "version"           /* string: guestprof's version */
@@ -35,10 +35,18 @@
 #define FXT_GUEST_BANNER "banner" /* string: "Linux version ...", from its memory, untrusted */
 #define FXT_GUEST_TEXT_BASE "text_base" /* where its kernel's code begins */
 
+#define FXT_GUEST_BUILD_ID "build_id" /* string: of its kernel, hexadecimal; empty: unknown */
+
 /* Arguments of `console`: sums from the start of the session to this event. */
 #define FXT_CONSOLE_LINES "lines" /* log records */
 #define FXT_CONSOLE_CUT "cut"     /* of them: without their end, they were too long */
 #define FXT_CONSOLE_LOST "lost"   /* lines that have no record */
+
+/* Arguments of `code`: what there is of fxt/code.h. */
+#define FXT_CODE_FUNCTIONS "functions" /* that have some */
+#define FXT_CODE_BYTES "bytes"
+#define FXT_CODE_CHANGED "changed"   /* kernel functions with other bytes at the end than before */
+#define FXT_CODE_LEFT_OUT "left_out" /* functions whose code was gone, or had no room */
 
 /* Arguments of `vcpu_totals`, and, but for the first, of `session_end` summed over all vCPUs.
  * ticks = stacks + partials + dropped + filtered. */

@@ -241,6 +241,64 @@ uint32_t frames_of_address(struct frames *frames, const struct trace *trace,
 	return known->frame;
 }
 
+/* The places in the source of a frame, innermost first. */
+static size_t find_places(struct frames *frames, const struct trace *trace,
+			  const struct fxt_sample *sample, size_t index,
+			  struct source_frame places[SOURCE_FRAMES_MAX])
+{
+	const struct trace_program *program = NULL;
+
+	if (!frames->lines)
+		return 0;
+	if (trace_frame_is_user(sample, index))
+		program = trace_program_of(trace, sample);
+	return source_lines_find(frames->lines, program, trace_find_symbol(trace, sample, index),
+				 trace_frame_address(sample, index), places);
+}
+
+size_t frames_of_inlined(struct frames *frames, const struct trace *trace,
+			 const struct fxt_sample *sample, size_t index, uint32_t *out, size_t most)
+{
+	struct source_frame places[SOURCE_FRAMES_MAX];
+	size_t count = find_places(frames, trace, sample, index, places), used = 0;
+	uint8_t kind;
+
+	if (count < 2)
+		return 0;
+	/* They are part of what they were inlined into. */
+	kind = frames->entries[frames_of_address(frames, trace, sample, index)].kind;
+	for (size_t i = count - 1; i > 0 && used < most; i--) {
+		char name[512];
+
+		snprintf(name, sizeof(name), "%.480s (inlined)", places[i - 1].function);
+		out[used++] = intern_text(frames, kind, 0, name, false);
+	}
+	return used;
+}
+
+static uint32_t of_line(struct frames *frames, const struct trace *trace,
+			const struct fxt_sample *sample)
+{
+	struct source_frame places[SOURCE_FRAMES_MAX];
+	char name[1024];
+	const struct frame *leaf;
+	uint32_t number;
+
+	if (!sample_is_running(sample))
+		return intern_text(frames, FRAME_LINE, 0, "[not running]", true);
+	if (find_places(frames, trace, sample, 0, places) && places[0].file && places[0].line) {
+		snprintf(name, sizeof(name), "%.1000s:%u", places[0].file, places[0].line);
+		return intern_text(frames, FRAME_LINE, 0, name, false);
+	}
+	number = frames_of_address(frames, trace, sample, 0);
+	if (frames->failed)
+		return 0;
+	leaf = &frames->entries[number];
+	snprintf(name, sizeof(name), "%.*s [no line]",
+		 leaf->name_bytes < 1000 ? (int)leaf->name_bytes : 1000, leaf->name);
+	return intern_text(frames, FRAME_LINE, 0, name, true);
+}
+
 static uint32_t of_process(struct frames *frames, const struct trace *trace,
 			   const struct fxt_sample *sample, bool by_name)
 {
@@ -309,6 +367,8 @@ uint32_t frames_of_owner(struct frames *frames, const struct trace *trace,
 		return intern_text(frames, FRAME_MODE,
 				   sample->mode < FRAMES_MODES ? sample->mode : 0,
 				   frames_mode_name(sample->mode), false);
+	case OWNER_LINE:
+		return of_line(frames, trace, sample);
 	case OWNER_GROUP:
 	default:
 		return of_group(frames, trace, sample);

@@ -9,7 +9,7 @@
 #ifndef PROFILE_FRAMES_H
 #define PROFILE_FRAMES_H
 
-#include "profile/trace.h"
+#include "profile/source_lines.h"
 
 enum frame_kind {
 	FRAME_KERNEL,  /* a function of the guest's kernel */
@@ -21,6 +21,7 @@ enum frame_kind {
 	FRAME_VCPU,    /* id: its number */
 	FRAME_MODE,    /* id: enum fxt_sample_mode */
 	FRAME_GROUP,   /* what a function is part of: "[kernel]", "[user]" ... */
+	FRAME_LINE,    /* of the source: "mm/slub.c:123"; without one "kfree [no line]" */
 	FRAME_KINDS,
 };
 
@@ -46,7 +47,10 @@ struct frames {
 	/* What was found out for a trace: by address, and by symbol, for kernel and program. */
 	struct frames_known *known;
 	uint32_t *of_symbol[TRACE_SYMBOL_GROUPS][2]; /* numbers plus one; NULL: not asked yet */
-	uint64_t known_of; /* trace.serial */
+	uint64_t known_of;                           /* trace.serial */
+	/* Where lines and inlined functions come from; NULL: there are none. Set by the caller,
+	 * borrowed, of one trace only. */
+	struct source_lines *lines;
 };
 
 gp_status_t frames_init(struct frames *frames, struct error *error);
@@ -60,6 +64,12 @@ uint32_t frames_intern(struct frames *frames, const struct frame *frame);
 uint32_t frames_of_address(struct frames *frames, const struct trace *trace,
 			   const struct fxt_sample *sample, size_t index);
 
+/* The functions that were inlined where frame `index` of the sample stands, outermost first: what
+ * belongs between it and what it called. Their names end in " (inlined)". Returns how many, at most
+ * `most`; of more the innermost are left out. */
+size_t frames_of_inlined(struct frames *frames, const struct trace *trace,
+			 const struct fxt_sample *sample, size_t index, uint32_t *out, size_t most);
+
 /* What a sample belongs to. */
 enum frame_owner {
 	OWNER_PROCESS, /* one frame for each process and name it had */
@@ -68,6 +78,7 @@ enum frame_owner {
 	OWNER_VCPU,
 	OWNER_MODE,
 	OWNER_GROUP, /* that of the leaf */
+	OWNER_LINE,  /* the leaf's source line */
 	OWNERS,
 };
 uint32_t frames_of_owner(struct frames *frames, const struct trace *trace,

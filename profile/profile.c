@@ -3,6 +3,8 @@
 #include "base/container.h"
 #include "profile/stacks.h"
 
+#include <string.h>
+
 void profile_count(struct profile_totals *totals, const struct fxt_sample *sample, uint64_t ticks,
 		   bool taken)
 {
@@ -18,6 +20,24 @@ void profile_count(struct profile_totals *totals, const struct fxt_sample *sampl
 	totals->running += ticks;
 	totals->squares += ticks * ticks;
 	totals->ends[sample->stack_end < FRAMES_ENDS ? sample->stack_end : 0] += ticks;
+}
+
+/* As stacks_add(), with the functions that were inlined, which no address tells. */
+static uint32_t add_inlined(struct stacks *stacks, const uint32_t *owners, size_t owner_count,
+			    const struct fxt_sample *sample, uint64_t ticks)
+{
+	uint32_t path[CALL_TREE_DEPTH_MAX];
+	size_t depth = owner_count;
+
+	memcpy(path, owners, owner_count * sizeof(*owners));
+	for (size_t i = sample->depth; i > 0; i--) {
+		path[depth++] = frames_of_address(stacks->frames, stacks->trace, sample, i - 1);
+		/* What is left of the stack must still fit. */
+		depth += frames_of_inlined(stacks->frames, stacks->trace, sample, i - 1,
+					   path + depth, CALL_TREE_DEPTH_MAX - depth - (i - 1));
+	}
+	return stacks->frames->failed ? CALL_TREE_ROOT
+				      : call_tree_add(stacks->tree, path, depth, ticks);
 }
 
 static void add_sample(struct stacks *stacks, const struct profile_options *options,
@@ -43,7 +63,7 @@ static void add_sample(struct stacks *stacks, const struct profile_options *opti
 		call_tree_add(stacks->tree, path, depth, ticks);
 		return;
 	}
-	node = stacks_add(stacks, path, depth, sample, ticks);
+	node = (options->inlined ? add_inlined : stacks_add)(stacks, path, depth, sample, ticks);
 	if (node && frames->entries[stacks->tree->nodes[node].frame].is_unnamed)
 		totals->unnamed += ticks;
 }

@@ -26,6 +26,8 @@ struct profile_options {
 	size_t owner_count;
 	/* Also the ticks without functions, as a frame of FRAME_MODE below their owners. */
 	bool idle;
+	/* Also inlined functions, as far as frames->lines knows them. */
+	bool inlined;
 };
 
 /* Reads all samples of the trace, from its beginning, into the tree (initialised, and finished

@@ -102,6 +102,7 @@ const char *text_frame_kind(const struct frame *frame)
 		[FRAME_KERNEL] = "kernel", [FRAME_MODULE] = "module",   [FRAME_BOOT] = "boot",
 		[FRAME_USER] = "user",     [FRAME_PROCESS] = "process", [FRAME_THREAD] = "thread",
 		[FRAME_VCPU] = "vcpu",     [FRAME_MODE] = "mode",       [FRAME_GROUP] = "group",
+		[FRAME_LINE] = "line",
 	};
 
 	return kinds[frame->kind < FRAME_KINDS ? frame->kind : FRAME_KERNEL];

@@ -23,7 +23,7 @@ void text_print_frame(FILE *to, const struct frame *frame);
 void text_print_markdown(FILE *to, const struct frame *frame);
 
 /* What kind of thing a frame is, as one word: "kernel", "module", "boot", "user", "process",
- * "thread", "vcpu", "mode", "group". */
+ * "thread", "vcpu", "mode", "group", "line". */
 const char *text_frame_kind(const struct frame *frame);
 
 #endif

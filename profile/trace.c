@@ -3,6 +3,7 @@
 #include "base/address.h"
 #include "base/cleanup.h"
 #include "fxt/metadata.h"
+#include "profile/trace_code.h"
 #include "profile/trace_symbols.h"
 
 #include <errno.h>
@@ -202,9 +203,14 @@ static bool see_event(struct trace *trace, const struct fxt_event *event)
 		info->session_ns = fxt_reader_nanoseconds(&trace->reader, event->timestamp);
 	} else if (fxt_metadata_is(event, FXT_GUEST)) {
 		copy_text(event, FXT_GUEST_BANNER, info->banner);
+		copy_text(event, FXT_GUEST_BUILD_ID, info->kernel_build_id);
+		fxt_argument_get_u64(event, FXT_GUEST_TEXT_BASE, &info->kernel_text_base);
 	} else if (fxt_metadata_is(event, FXT_CONSOLE)) {
 		fxt_argument_get_u64(event, FXT_CONSOLE_CUT, &info->console_cut);
 		fxt_argument_get_u64(event, FXT_CONSOLE_LOST, &info->console_lost);
+	} else if (fxt_metadata_is(event, FXT_CODE)) {
+		fxt_argument_get_u64(event, FXT_CODE_FUNCTIONS, &info->code_functions);
+		fxt_argument_get_u64(event, FXT_CODE_LEFT_OUT, &info->code_left_out);
 	} else if (fxt_metadata_is(event, FXT_SESSION_END)) {
 		copy_text(event, FXT_SESSION_END_REASON, info->end_reason);
 		info->complete = true;
@@ -288,11 +294,13 @@ static gp_status_t look_through(struct trace *trace, struct error *error)
 		else if (record.kind == FXT_KIND_BLOB && fxt_blob_is_sample(&record.blob) &&
 			 !fxt_sample_decode(&record.blob, &sample))
 			see_sample(trace, &sample, record.offset);
+		else
+			room = trace_see_code(trace, &record);
 		if (!room)
 			return error_set(error, GP_ERR_NO_MEMORY, "no memory for its names");
 	}
 	note_end(trace);
-	if (!trace_settle_programs(trace))
+	if (!trace_settle_programs(trace) || !trace_settle_code(trace))
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for its programs' names");
 	settle_names(&trace->processes);
 	settle_names(&trace->threads);
@@ -356,6 +364,7 @@ void trace_close(struct trace *trace)
 		fxt_reader_deinit(&trace->reader);
 	for (int group = 0; group < TRACE_SYMBOL_GROUPS; group++)
 		free(trace->symbols[group].entries);
+	trace_free_code(trace);
 	free(trace->programs);
 	free(trace->program_symbols);
 	free(trace->program_entries);

@@ -52,6 +52,11 @@ struct trace_info {
 	uint64_t last_ns;
 	uint64_t wall_clock_ns; /* CLOCK_REALTIME when the session began, at session_ns */
 	uint64_t session_ns;
+	uint64_t kernel_text_base;            /* of the guest's kernel */
+	char kernel_build_id[TRACE_TEXT_MAX]; /* hexadecimal */
+	/* Of the code in the file (profile/trace_code.h), as the recorder counted. */
+	uint64_t code_functions;
+	uint64_t code_left_out;
 };
 
 struct trace_symbol {
@@ -107,6 +112,20 @@ struct trace_program {
 	struct trace_symbols mappings;
 };
 
+/* What one process had mapped somewhere from one time on: profile/trace_code.h. */
+struct trace_module {
+	uint64_t process;
+	uint64_t valid_from; /* that of its struct trace_program */
+	uint64_t start;
+	uint64_t end;
+	uint64_t file_address; /* of `start`, as the ELF file has it */
+	uint32_t file;         /* number of the file among all of the trace */
+	uint32_t name_bytes;
+	const char *name; /* its path in the guest; not terminated, untrusted */
+	uint32_t build_id_bytes;
+	const uint8_t *build_id;
+};
+
 struct trace {
 	void *bytes; /* the mapped file */
 	size_t size;
@@ -121,6 +140,7 @@ struct trace {
 	struct trace_program_entry *program_entries; /* while the file is looked through */
 	size_t program_entry_count;
 	size_t program_entry_capacity;
+	struct trace_code *code; /* NULL: none */
 	struct trace_names processes;
 	struct trace_names threads;
 	struct trace_lost *lost; /* sorted by begin_ns */

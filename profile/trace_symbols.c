@@ -165,9 +165,8 @@ bool trace_settle_programs(struct trace *trace)
 	return true;
 }
 
-/* The latest program of that process and address space that had begun at `time`. */
-static const struct trace_program *find_program(const struct trace *trace,
-						const struct fxt_process_symbols *wanted)
+const struct trace_program *trace_find_program(const struct trace *trace,
+					       const struct fxt_process_symbols *wanted)
 {
 	size_t low = 0, high = trace->program_count;
 
@@ -197,11 +196,11 @@ const struct trace_program *trace_program_of(const struct trace *trace,
 
 	if (!trace->program_count || (sample->flags & needed) != needed)
 		return NULL;
-	program = find_program(trace, &wanted);
+	program = trace_find_program(trace, &wanted);
 	if (program)
 		return program;
 	wanted.address_space = (wanted.address_space & ~USER_TABLES) | FXT_ADDRESS_SPACE_ISOLATED;
-	return find_program(trace, &wanted);
+	return trace_find_program(trace, &wanted);
 }
 
 const struct trace_symbol *trace_find_mapping(const struct trace *trace,

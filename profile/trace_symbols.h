@@ -14,6 +14,10 @@ int trace_compare_symbols(const void *left, const void *right);
 /* The narrowest symbol of a sorted table that holds the address, or NULL. */
 const struct trace_symbol *trace_find_in(const struct trace_symbols *symbols, uint64_t address);
 
+/* The latest program of that process and address space that had begun at that time, or NULL. */
+const struct trace_program *trace_find_program(const struct trace *trace,
+					       const struct fxt_process_symbols *wanted);
+
 /* Takes a blob with symbols of a process. False: no memory. */
 bool trace_see_process_symbols(struct trace *trace, const struct fxt_blob *blob);
 

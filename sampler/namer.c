@@ -2,10 +2,12 @@
 
 #include "fxt/record.h"
 #include "fxt/sample.h"
+#include "sampler/leaf_code.h"
 
 #include <string.h>
 
 #define SYMBOLS_PER_CALL 64
+#define CALLED_MAX (1u << 16)
 
 enum address_mark { MARK_NEW, MARK_DONE, MARK_NAMED_IN_PROCESS };
 
@@ -60,12 +62,11 @@ static bool see_sample(struct namer *namer, const struct fxt_sample *sample)
 		if ((sample->flags & FXT_SAMPLE_KERNEL_FRAMES) && i == sample->kernel_frames)
 			user = exact = true;
 		address = sample->stack[i] - (exact ? 0 : 1);
-		if (see_address(namer,
-				user || address >= GUEST_KERNEL_HALF ? ADDRESS_VIRTUAL
-								     : ADDRESS_STARTUP,
-				address))
+		if (see_address(namer, namer_address_kind(user, address), address))
 			news = true;
 	}
+	if (namer->config.leaves)
+		leaf_code_see(namer->config.leaves, sample);
 	if (namer->config.programs && user_namer_see_sample(namer->config.programs, sample))
 		news = true;
 	return news;
@@ -110,6 +111,12 @@ bool namer_see_records(struct namer *namer, const uint64_t *words, size_t count)
 	return look;
 }
 
+void namer_see_called(struct namer *namer, uint64_t address)
+{
+	if (namer->addresses[ADDRESS_CALLED].count < CALLED_MAX)
+		see_address(namer, ADDRESS_CALLED, address);
+}
+
 void namer_see_named(struct namer *namer, uint64_t address)
 {
 	struct address_set *set = &namer->addresses[ADDRESS_VIRTUAL];
@@ -119,10 +126,8 @@ void namer_see_named(struct namer *namer, uint64_t address)
 		set->marks[place] = MARK_NAMED_IN_PROCESS;
 }
 
-/* Finds the name of an address; the view is locked. `out` is at the addresses that the samples
- * have. */
-static bool find_name(const struct namer *namer, enum address_kind kind, uint64_t address,
-		      struct fxt_symbol *out)
+bool namer_find(const struct namer *namer, enum address_kind kind, uint64_t address,
+		struct fxt_symbol *out)
 {
 	const struct namer_config *config = &namer->config;
 	const struct guest_view *view = config->view;
@@ -131,7 +136,7 @@ static bool find_name(const struct namer *namer, enum address_kind kind, uint64_
 	struct symbol symbol;
 	bool found = false, module;
 
-	if (kind == ADDRESS_VIRTUAL && address >= GUEST_KERNEL_HALF) {
+	if (kind != ADDRESS_STARTUP && address >= GUEST_KERNEL_HALF) {
 		found = guest_view_find_symbol(view, address, &symbol, &module);
 		if (found && module)
 			symbol_kind = FXT_SYMBOL_MODULE;
@@ -179,6 +184,11 @@ static bool is_written(struct address_set *written, uint64_t start)
 	return false;
 }
 
+static struct address_set *written_of(struct namer *namer, int kind)
+{
+	return &namer->written[kind == ADDRESS_CALLED ? ADDRESS_VIRTUAL : kind];
+}
+
 void namer_name(struct namer *namer,
 		void (*write)(void *context, const struct fxt_symbol *symbols, size_t count),
 		void *context)
@@ -194,11 +204,14 @@ void namer_name(struct namer *namer,
 		for (size_t i = 0; i < set->capacity; i++) {
 			if (!set->addresses[i] || set->marks[i] == MARK_DONE)
 				continue;
-			if (!find_name(namer, (enum address_kind)kind, set->addresses[i],
-				       &batch[pending]))
+			if (!namer_find(namer, (enum address_kind)kind, set->addresses[i],
+					&batch[pending]))
 				continue;
 			set->marks[i] = MARK_DONE;
-			if (is_written(&namer->written[kind], batch[pending].start))
+			/* In the middle of something it is no call. */
+			if (kind == ADDRESS_CALLED && batch[pending].start != set->addresses[i])
+				continue;
+			if (is_written(written_of(namer, kind), batch[pending].start))
 				continue;
 			if (++pending == SYMBOLS_PER_CALL) {
 				write(context, batch, pending);
@@ -214,7 +227,7 @@ void namer_name(struct namer *namer,
 void namer_count(const struct namer *namer, uint64_t *seen, uint64_t *unnamed)
 {
 	*seen = *unnamed = 0;
-	for (int kind = 0; kind < ADDRESS_KINDS; kind++) {
+	for (int kind = 0; kind < ADDRESS_CALLED; kind++) {
 		const struct address_set *set = &namer->addresses[kind];
 
 		*seen += set->count;

@@ -21,8 +21,16 @@
 enum address_kind {
 	ADDRESS_VIRTUAL,
 	ADDRESS_STARTUP, /* kernel mode, below the kernel's half: physical or one to one */
+	ADDRESS_CALLED,  /* virtual; not sampled: sampled code calls what begins there, perhaps */
 	ADDRESS_KINDS,
 };
+
+static inline enum address_kind namer_address_kind(bool user, uint64_t address)
+{
+	return user || address >= GUEST_KERNEL_HALF ? ADDRESS_VIRTUAL : ADDRESS_STARTUP;
+}
+
+struct leaf_code;
 
 struct namer_config {
 	struct guest_view *view;
@@ -32,6 +40,7 @@ struct namer_config {
 		*programs;      /* told of samples and processes' names; NULL: none. Borrowed. */
 	uint64_t startup_start; /* where the kernel file was loaded; both 0: not known */
 	uint64_t startup_end;
+	struct leaf_code *leaves; /* told of samples; NULL: nobody wants code. Borrowed. */
 };
 
 struct namer {
@@ -52,6 +61,14 @@ bool namer_see_records(struct namer *namer, const uint64_t *words, size_t count)
 void namer_name(struct namer *namer,
 		void (*write)(void *context, const struct fxt_symbol *symbols, size_t count),
 		void *context);
+
+/* The name of one address, as the samples have it. The view is locked, and `out` good until it is
+ * unlocked. */
+bool namer_find(const struct namer *namer, enum address_kind kind, uint64_t address,
+		struct fxt_symbol *out);
+
+/* Also names this address if a symbol begins there: sampled code refers to it. */
+void namer_see_called(struct namer *namer, uint64_t address);
 
 /* An address has a name in a process: it counts as named, even if none of ours holds for it. */
 void namer_see_named(struct namer *namer, uint64_t address);

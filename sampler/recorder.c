@@ -3,6 +3,8 @@
 #include "base/container.h"
 #include "fxt/metadata.h"
 #include "fxt/writer.h"
+#include "guest-introspection/vmcoreinfo.h"
+#include "sampler/leaf_code.h"
 #include "sampler/namer.h"
 #include "sampler/session.h"
 
@@ -51,6 +53,7 @@ struct recorder {
 	struct guest_view *view;
 	struct namer namer;
 	struct user_namer *programs;
+	struct leaf_code *leaves;
 	uint64_t next_names;
 	struct error learner_problem;
 };
@@ -164,12 +167,30 @@ static void write_head(struct recorder *recorder)
 	}
 }
 
+/* The build id of the guest's kernel in hexadecimal, by which its debug information is found; ""
+ * where it does not say. */
+static void read_build_id(const struct guest_view *view, char text[2 * BUILD_ID_LIMIT + 1])
+{
+	struct vmcoreinfo info;
+
+	*text = 0;
+	if (!view->symbols_read ||
+	    linux_vmcoreinfo_read(view->memory, &view->kernel, &view->symbols, &info, NULL))
+		return;
+	for (uint32_t i = 0; i < info.build_id_size; i++)
+		snprintf(text + (size_t)2 * i, 3, "%02x", info.build_id[i]);
+}
+
 static void write_guest(struct recorder *recorder)
 {
 	const struct linux_kernel *kernel = &recorder->view->kernel;
+	char build_id[2 * BUILD_ID_LIMIT + 1];
+
+	read_build_id(recorder->view, build_id);
 	const struct fxt_argument arguments[] = {
 		text_argument(FXT_GUEST_BANNER, kernel->banner),
 		fxt_argument_u64(FXT_GUEST_TEXT_BASE, kernel->text_base),
+		text_argument(FXT_GUEST_BUILD_ID, build_id),
 	};
 
 	if (recorder->view->kernel_found)
@@ -216,7 +237,7 @@ static void write_symbols(void *context, const struct fxt_symbol *symbols, size_
 	}
 }
 
-static void write_program_words(void *context, const uint64_t *words, size_t count)
+static void write_record_words(void *context, const uint64_t *words, size_t count)
 {
 	write_words(context, words, count);
 }
@@ -231,7 +252,7 @@ static void note_named(void *context, uint64_t address)
 static void write_programs(struct recorder *recorder)
 {
 	const struct user_namer_output output = {
-		.write = write_program_words, .named = note_named, .context = recorder};
+		.write = write_record_words, .named = note_named, .context = recorder};
 
 	user_namer_write(recorder->programs, &output);
 }
@@ -332,6 +353,7 @@ static void *reader_main(void *argument)
 		drain(recorder);
 		write_log(recorder, &console);
 		write_programs(recorder);
+		leaf_code_copy(recorder->leaves, boot_time_ns() >= recorder->next_names);
 		if (boot_time_ns() >= recorder->next_names) {
 			namer_name(&recorder->namer, write_symbols, recorder);
 			recorder->next_names = boot_time_ns() + NAME_INTERVAL_NS;
@@ -366,6 +388,22 @@ static void *learner_main(void *argument)
 	return NULL;
 }
 
+static void write_code(struct recorder *recorder)
+{
+	const struct user_code_totals user = user_namer_code_totals(recorder->programs);
+	struct leaf_code_totals kernel;
+
+	leaf_code_finish(recorder->leaves, &kernel);
+	const struct fxt_argument arguments[] = {
+		fxt_argument_u64(FXT_CODE_FUNCTIONS, kernel.functions + user.functions),
+		fxt_argument_u64(FXT_CODE_BYTES, kernel.bytes + user.bytes),
+		fxt_argument_u64(FXT_CODE_CHANGED, kernel.changed),
+		fxt_argument_u64(FXT_CODE_LEFT_OUT, kernel.left_out + user.left_out),
+	};
+
+	write_metadata(recorder, FXT_CODE, FXT_VCPU_PROCESS, arguments, ARRAY_SIZE(arguments));
+}
+
 /* After both threads: what they left, and all names that can be had. */
 static void write_rest(struct recorder *recorder)
 {
@@ -377,6 +415,8 @@ static void write_rest(struct recorder *recorder)
 	for (int i = 0; i < LAST_LOOKS && user_namer_resolve(recorder->programs); i++)
 		write_programs(recorder);
 	write_programs(recorder);
+	/* Code may name what it calls. */
+	write_code(recorder);
 	namer_name(&recorder->namer, write_symbols, recorder);
 	/* Then the file must not say that it is complete. */
 	if (status && !recorder->problem.status)
@@ -403,6 +443,7 @@ static void destroy(struct recorder *recorder)
 		close(recorder->stop_fd);
 	if (recorder->look_fd >= 0)
 		close(recorder->look_fd);
+	leaf_code_destroy(recorder->leaves);
 	user_namer_destroy(recorder->programs);
 	namer_deinit(&recorder->namer);
 	guest_log_deinit(&recorder->log);
@@ -438,10 +479,14 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	memcpy(names.tables, config->tables, sizeof(names.tables));
 	recorder->programs = names.view ? user_namer_create(names.view) : NULL;
 	names.programs = recorder->programs;
+	recorder->leaves = names.view ? leaf_code_create(&recorder->namer, names.view->memory,
+							 write_record_words, recorder)
+				      : NULL;
+	names.leaves = recorder->leaves;
 	namer_init(&recorder->namer, &names);
 	recorder->view = names.view;
 	if (!guest_log_init(&recorder->log) || !recorder->log_words || !recorder->view ||
-	    !recorder->buffer || !recorder->programs) {
+	    !recorder->buffer || !recorder->programs || !recorder->leaves) {
 		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for a recorder");
 		goto failed;
 	}

@@ -1,10 +1,9 @@
 #include "sampler/user_namer.h"
 
+#include "fxt/code.h"
 #include "fxt/record.h"
-#include "fxt/symbol.h"
 #include "sampler/address_set.h"
 #include "sampler/session.h"
-#include "sampler/user_resolver.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -296,13 +295,17 @@ static struct generation *generation_at(struct user_namer *namer, struct process
 	return add_generation(namer, process, at, root, time);
 }
 
-static void see_address(struct user_namer *namer, struct generation *generation, uint64_t address)
+static void see_address(struct user_namer *namer, struct generation *generation, uint64_t address,
+			bool stood)
 {
 	size_t place, before = generation->addresses.count;
 
 	if (!address || generation->nameless || before >= USER_PROGRAM_ADDRESSES_MAX ||
-	    !address_set_place(&generation->addresses, address, &place) ||
-	    generation->addresses.count == before)
+	    !address_set_place(&generation->addresses, address, &place))
+		return;
+	if (stood)
+		generation->addresses.marks[place] |= USER_STOOD;
+	if (generation->addresses.count == before)
 		return;
 	generation->new_count++;
 	namer->address_count++;
@@ -345,7 +348,7 @@ bool user_namer_see_sample(struct user_namer *namer, const struct fxt_sample *sa
 		/* The first user frame is where the program stands, the others are return
 		 * addresses: behind their calls, which may be the functions' last bytes. */
 		for (size_t i = first; generation && i < sample->depth; i++)
-			see_address(namer, generation, sample->stack[i] - (i > first));
+			see_address(namer, generation, sample->stack[i] - (i > first), i == first);
 	}
 	pthread_mutex_unlock(&namer->lock);
 	return added;
@@ -372,6 +375,17 @@ void user_namer_see_name(struct user_namer *namer, uint64_t process, const char 
 
 /* Writing. */
 
+/* Where a record has its time. All are ours: blobs of symbols and of code, and module and mapping
+ * records, whose second word it is. */
+static size_t time_word(uint64_t header)
+{
+	if (fxt_header_type(header) != FXT_TYPE_BLOB)
+		return 1;
+	return fxt_bits(header, 16, 31) == FXT_STRING_PROCESS_SYMBOLS
+		       ? FXT_PROCESS_SYMBOLS_VALID_FROM
+		       : FXT_CODE_VALID_FROM;
+}
+
 static void write_item(struct user_namer *namer, struct item *item,
 		       const struct user_namer_output *output)
 {
@@ -396,13 +410,8 @@ static void write_item(struct user_namer *namer, struct item *item,
 		generation->written = true;
 		return;
 	}
-	/* All records are ours: blobs, and module and mapping records, whose second word is their
-	 * time. */
 	while (at < words->count) {
-		bool blob = fxt_header_type(words->words[at]) == FXT_TYPE_BLOB;
-
-		words->words[at + (blob ? FXT_PROCESS_SYMBOLS_VALID_FROM : 1)] =
-			generation->first_ns;
+		words->words[at + time_word(words->words[at])] = generation->first_ns;
 		at += fxt_header_words(words->words[at]);
 	}
 	output->write(output->context, words->words, words->count);
@@ -455,9 +464,10 @@ static size_t kept_bytes(const struct user_kept *kept)
 static bool take_work(const struct process *process, struct generation *generation, uint64_t now,
 		      struct user_work *work)
 {
-	const struct address_set *set = &generation->addresses;
+	struct address_set *set = &generation->addresses;
 	size_t most = set->count < WORK_ADDRESSES_MAX ? set->count : WORK_ADDRESSES_MAX;
 	bool again = generation->retry && now >= generation->retry_ns;
+	size_t place;
 
 	*work = (struct user_work){.number = generation->number,
 				   .process = process->id,
@@ -469,18 +479,26 @@ static bool take_work(const struct process *process, struct generation *generati
 	work->kept = calloc(1, sizeof(*work->kept));
 	work->addresses = calloc(most ? most : 1, sizeof(*work->addresses));
 	work->marks = calloc(most ? most : 1, sizeof(*work->marks));
-	if (!work->places || !work->kept || !work->addresses || !work->marks)
+	work->stood = calloc(most ? most : 1, sizeof(*work->stood));
+	work->code = calloc(most ? most : 1, sizeof(*work->code));
+	if (!work->places || !work->kept || !work->addresses || !work->marks || !work->stood ||
+	    !work->code)
 		return false;
 	if (generation->kept)
 		memcpy(work->kept, generation->kept, kept_bytes(generation->kept));
 	if (generation->place_count)
 		memcpy(work->places, generation->places,
 		       generation->place_count * sizeof(*work->places));
-	for (size_t i = 0; i < set->capacity && work->count < most; i++)
-		if (set->addresses[i] &&
-		    (set->marks[i] == USER_NEW || (again && set->marks[i] == USER_MISSED)))
+	for (size_t i = 0; i < set->capacity && work->count < most; i++) {
+		uint8_t mark = set->marks[i] & (uint8_t)~USER_STOOD;
+
+		if (set->addresses[i] && (mark == USER_NEW || (again && mark == USER_MISSED)))
 			work->addresses[work->count++] = set->addresses[i];
+	}
 	qsort(work->addresses, work->count, sizeof(*work->addresses), compare_addresses);
+	for (size_t i = 0; i < work->count; i++)
+		if (address_set_place(set, work->addresses[i], &place))
+			work->stood[i] = set->marks[place] & USER_STOOD;
 	generation->fresh = false;
 	return true;
 }
@@ -491,6 +509,8 @@ static void free_work(struct user_work *work)
 	free(work->kept);
 	free(work->addresses);
 	free(work->marks);
+	free(work->stood);
+	free(work->code);
 	user_words_deinit(&work->words);
 }
 
@@ -518,20 +538,21 @@ static bool take_marks(struct generation *generation, const struct user_work *wo
 	size_t place;
 
 	for (size_t i = 0; i < work->count; i++) {
-		uint8_t *mark;
+		uint8_t *mark, stood;
 
 		if (!address_set_place(&generation->addresses, work->addresses[i], &place))
 			continue;
 		mark = &generation->addresses.marks[place];
 		if (work->marks[i] == USER_NEW)
 			continue;
-		if (*mark == USER_NEW)
+		stood = *mark & USER_STOOD;
+		if ((*mark ^ stood) == USER_NEW)
 			generation->new_count--;
 		else if (work->marks[i] == USER_MISSED)
 			work->marks[i] = USER_NOWHERE;
-		*mark = work->marks[i];
+		*mark = work->marks[i] | stood;
 		more = true;
-		again = again || *mark == USER_MISSED;
+		again = again || work->marks[i] == USER_MISSED;
 	}
 	if (!again) {
 		if (generation->retry && now >= generation->retry_ns)
@@ -582,6 +603,7 @@ static void take_words(struct user_namer *namer, struct user_work *work)
 	item->words = work->words;
 	namer->waiting_words += work->words.count;
 	work->words = (struct user_words){0};
+	user_resolver_keep_code(namer->resolver, work);
 	item->named = calloc(work->count ? work->count : 1, sizeof(*item->named));
 	for (size_t i = 0; item->named && i < work->count; i++)
 		if (work->marks[i] == USER_NAMED)
@@ -677,4 +699,9 @@ bool user_namer_resolve(struct user_namer *namer)
 	}
 	pthread_mutex_unlock(&namer->lock);
 	return looked;
+}
+
+struct user_code_totals user_namer_code_totals(const struct user_namer *namer)
+{
+	return user_resolver_code_totals(namer->resolver);
 }

@@ -26,6 +26,7 @@
 
 #include "fxt/sample.h"
 #include "sampler/guest_view.h"
+#include "sampler/user_resolver.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,6 +59,9 @@ struct user_namer_output {
 	void *context;
 };
 void user_namer_write(struct user_namer *namer, const struct user_namer_output *output);
+
+/* After the learner has ended: what was copied of programs' code. */
+struct user_code_totals user_namer_code_totals(const struct user_namer *namer);
 
 /* Learner thread; after it has ended, any one. Looks up what is waiting, as much as one look may
  * cost. False: there was nothing to look up, or it cannot be (yet). */

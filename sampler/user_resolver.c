@@ -44,6 +44,7 @@ struct user_resolver {
 	uint64_t deadline;
 	size_t looks;
 	uint64_t scratch[FXT_RECORD_WORDS_MAX];
+	struct user_code code;
 };
 
 struct user_resolver *user_resolver_create(void)
@@ -63,6 +64,8 @@ void user_resolver_destroy(struct user_resolver *self)
 {
 	while (self && self->file_count)
 		forget_file(self, self->file_count - 1);
+	if (self)
+		user_code_deinit(&self->code);
 	free(self);
 }
 
@@ -210,24 +213,28 @@ static void add_symbol(struct look *look, uint64_t start, uint64_t size, uint32_
 		flush(look);
 }
 
+static uint64_t mix(uint64_t hash, uint64_t part)
+{
+	hash = (hash ^ part) * UINT64_C(0x9e3779b97f4a7c15);
+	return hash ^ hash >> 29;
+}
+
+/* Which file is mapped, or which kind of memory. */
+static uint64_t identity_of_file(const struct linux_mapping *mapping)
+{
+	uint64_t device = (uint64_t)mapping->file.device_major << 32 | mapping->file.device_minor;
+
+	return mix(mix(mix(mix(0, (uint64_t)mapping->kind), mapping->file.inode),
+		       mapping->file.number),
+		   device);
+}
+
 /* What makes two mappings at one place the same: file and shift of what is mapped, or the kind of
  * memory. */
 static uint64_t identity_of(const struct linux_mapping *mapping)
 {
-	const uint64_t parts[] = {
-		(uint64_t)mapping->kind,
-		mapping->file.inode,
-		mapping->file.number,
-		(uint64_t)mapping->file.device_major << 32 | mapping->file.device_minor,
-		mapping->kind == LINUX_MAPPING_FILE ? mapping->start - mapping->offset : 0,
-	};
-	uint64_t hash = 0;
-
-	for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		hash = (hash ^ parts[i]) * UINT64_C(0x9e3779b97f4a7c15);
-		hash ^= hash >> 29;
-	}
-	return hash;
+	return mix(identity_of_file(mapping),
+		   mapping->kind == LINUX_MAPPING_FILE ? mapping->start - mapping->offset : 0);
 }
 
 /* "[libc.so.6]" for a file, what the memory is for others. */
@@ -294,14 +301,54 @@ static void add_module(struct look *look, const struct linux_mapping *mapping, u
 		look->failed = true;
 }
 
+void user_resolver_keep_code(struct user_resolver *self, const struct user_work *work)
+{
+	for (size_t i = 0; i < work->code_count; i++)
+		user_code_keep(&self->code, work->code[i]);
+}
+
+struct user_code_totals user_resolver_code_totals(const struct user_resolver *self)
+{
+	return self->code.totals;
+}
+
+/* What the code of a mapping calls in the same file. */
+struct called {
+	struct look *look;
+	const struct symbol_table *symbols;
+	uint64_t bias;
+};
+
+static void name_called(void *context, uint64_t address)
+{
+	struct called *called = context;
+	struct symbol symbol;
+
+	if (symbol_table_find(called->symbols, address, &symbol) && symbol.start == address)
+		add_symbol(called->look, symbol.start + called->bias, symbol.size, FXT_SYMBOL_USER,
+			   symbol.name);
+}
+
 /* The names of addresses [first, end) of the work, which are in code of an ELF image. */
-static void name_functions(struct look *look, size_t first, size_t end,
-			   const struct symbol_table *symbols, uint64_t bias, bool more_may_come)
+static void name_functions(struct look *look, const struct linux_mapping *mapping, size_t first,
+			   size_t end, const struct symbol_table *symbols,
+			   const struct elf_image *image, uint64_t bias, bool more_may_come)
 {
 	struct user_work *work = look->work;
+	struct called called = {look, symbols, bias};
+	struct user_code_source source;
 	uint64_t last = 0;
 	bool any = false;
 
+	user_code_open(&look->self->code, &look->self->programs, look->mm, mapping, &source);
+	source.image = image;
+	source.bias = bias;
+	source.file_identity = identity_of_file(mapping);
+	source.of = (struct fxt_process_symbols){.process = work->process,
+						 .address_space = look->address_space};
+	source.words = &work->words;
+	source.called = name_called;
+	source.context = &called;
 	for (size_t i = first; i < end; i++) {
 		struct symbol symbol;
 
@@ -310,12 +357,19 @@ static void name_functions(struct look *look, size_t first, size_t end,
 			continue;
 		}
 		work->marks[i] = USER_NAMED;
+		if (work->stood[i]) {
+			uint64_t key = user_code_copy(&source, &symbol);
+
+			if (key)
+				work->code[work->code_count++] = key;
+		}
 		if (any && symbol.start == last)
 			continue;
 		any = true;
 		last = symbol.start;
 		add_symbol(look, symbol.start + bias, symbol.size, FXT_SYMBOL_USER, symbol.name);
 	}
+	look->failed = look->failed || source.failed;
 	flush(look);
 }
 
@@ -366,7 +420,7 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 	for (size_t i = first; i < end; i++)
 		work->marks[i] = more_may_come ? USER_MISSED : USER_MAPPED;
 	if (symbols)
-		name_functions(look, first, end, symbols, bias, more_may_come);
+		name_functions(look, mapping, first, end, symbols, image, bias, more_may_come);
 	symbol_table_deinit(&special.symbols);
 }
 

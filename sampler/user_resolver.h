@@ -6,7 +6,7 @@
 #define SAMPLER_USER_RESOLVER_H
 
 #include "sampler/guest_view.h"
-#include "sampler/user_words.h"
+#include "sampler/user_code.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,6 +48,9 @@ enum user_mark {
 	USER_NAMED,   /* has a function's name */
 	USER_NOWHERE, /* given up */
 };
+/* Set in a mark in addition: an instruction where the program stood, of whose function the code is
+ * wanted, and not the end of a call. */
+#define USER_STOOD 0x80u
 
 /* The mappings of code of a generation, as they were when they were last walked. Samples wait in
  * rings and a process may end within milliseconds: while this is young it holds for one that is
@@ -70,9 +73,12 @@ struct user_work {
 	struct user_kept *kept;
 	uint64_t *addresses;
 	uint8_t *marks; /* enum user_mark, by address */
+	uint8_t *stood; /* USER_STOOD or 0, by address */
 	size_t count;
 	enum user_result result;
 	struct user_words words; /* records; their times are filled in later */
+	uint64_t *code;          /* which functions' code is among them; room for `count` */
+	size_t code_count;
 };
 
 struct user_resolver;
@@ -84,6 +90,13 @@ void user_resolver_destroy(struct user_resolver *resolver);
  * the samples' clock. False: this guest's processes cannot be looked into (yet). */
 bool user_resolver_look(struct user_resolver *resolver, struct guest_view *view, uint64_t now,
 			struct user_work *work, size_t count);
+
+/* The records of `work` are going to be written: the code that is among them needs no other copy,
+ * in whatever process it is mapped. */
+void user_resolver_keep_code(struct user_resolver *resolver, const struct user_work *work);
+
+/* Of all copies so far. */
+struct user_code_totals user_resolver_code_totals(const struct user_resolver *resolver);
 
 /* After a look that was possible: user mode runs on page tables of its own, whose address differs
  * in bit 12. */

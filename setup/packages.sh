@@ -14,8 +14,8 @@ set -u
 
 packages() {
 	case $1 in
-	build) echo "gcc make pkg-config libc6-dev libelf-dev libseccomp-dev zlib1g-dev libncurses-dev" ;;
-	test) echo "libcriterion-dev libdw-dev acpica-tools e2fsprogs coreutils [g++] [spin] [zsh]" ;;
+	build) echo "gcc make pkg-config libc6-dev libelf-dev libseccomp-dev zlib1g-dev libncurses-dev libcapstone-dev libdw-dev" ;;
+	test) echo "libcriterion-dev acpica-tools e2fsprogs coreutils [g++] [spin] [zsh]" ;;
 	lab) echo "qemu-system-x86 busybox-static cpio gzip xz-utils zstd dpkg apt" ;;
 	lint) echo "clang-format shellcheck mandoc" ;;
 	fuzz) echo "clang libclang-rt-dev" ;;

@@ -55,7 +55,7 @@ $(BUILD)/tests/bench/kick: LDFLAGS += -Wl,--wrap=ioctl
 # The tiny guests of the kvm floor: one program, built once for each addressing mode. Always by gcc:
 # its -O0 gives every function a frame, leaves included, which -O1 with frame pointers does not.
 GUEST_CC ?= gcc
-GUEST_CFLAGS := -std=gnu17 -Wall -Wextra -Werror -ffreestanding -fno-pic -fno-pie -O0 -g0 \
+GUEST_CFLAGS := -std=gnu17 -Wall -Wextra -Werror -ffreestanding -fno-pic -fno-pie -O0 -g \
 	-fno-omit-frame-pointer -fno-stack-protector \
 	-fno-asynchronous-unwind-tables -fcf-protection=none -mgeneral-regs-only -mno-red-zone
 GUEST_SOURCES := tests/guests/entry.S $(wildcard tests/guests/*.c)

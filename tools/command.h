@@ -13,6 +13,7 @@ struct command {
 /* What every subcommand returns for a command line it does not understand. */
 #define EXIT_USAGE 2
 
+int command_annotate(int argc, char **argv);
 int command_attach(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_doctor(int argc, char **argv);

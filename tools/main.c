@@ -15,6 +15,7 @@ static const struct command commands[] = {
 	{"report", "where the time went, as text", command_report},
 	{"flamegraph", "where the time went, as one HTML file or an SVG", command_flamegraph},
 	{"timeline", "who ran on which vCPU when, as one HTML file", command_timeline},
+	{"annotate", "which instructions took the time of a function", command_annotate},
 	{"diff", "what takes another part of the time in a second trace", command_diff},
 	{"export", "a trace in the format of another tool", command_export},
 	{"doctor", "what this machine can do, and what to do about the rest", command_doctor},

@@ -5,6 +5,7 @@
 #include "command.h"
 #include "options.h"
 #include "output.h"
+#include "source_options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #define DEFAULT_LINES 30
 #define DEFAULT_LEAST 0.5
 
-enum { OPTION_BY = 256, OPTION_TREE, OPTION_MIN, OPTION_JSON, OPTION_MARKDOWN };
+enum { OPTION_BY = 256, OPTION_TREE, OPTION_MIN, OPTION_JSON, OPTION_MARKDOWN, OPTION_INLINES };
 
 static char program[] = "guestprof report";
 
@@ -22,13 +23,15 @@ static const char help[] =
 	"given.\n"
 	"\n"
 	"  -n, --lines N        lines to show (default: 30, of a tree all; 0: all)\n"
-	"      --by WHAT        function (default), process, command, thread, vcpu, mode, module\n"
+	"      --by WHAT        function (default), process, command, thread, vcpu, mode, module,\n"
+	"                       line (of the source)\n"
 	"      --tree[=callers] call tree from the outermost function, or from the leaf to "
 	"callers\n"
+	"      --inlines        inlined functions as well, where there is debug information\n"
 	"      --min PERCENT    leave out branches of the tree below (default: 0.5)\n"
 	"      --json, --markdown\n"
 	"  -h, --help\n"
-	"\n" FILTER_HELP "\n"
+	"\n" FILTER_HELP "\n" SOURCE_HELP "\n"
 	"self: the guest was in the function itself; total: in it or in what it called. "
 	"Percentages\n"
 	"are of the samples in which a vCPU ran. Exit codes: 0 shown, 1 the file cannot be read,\n"
@@ -36,6 +39,7 @@ static const char help[] =
 	"\n"
 	"Examples: guestprof report -n 10 boot.fxt\n"
 	"          guestprof report --by process --from 2s --to 5s boot.fxt\n"
+	"          guestprof report --tree --inlines --symfs ~/dbgsym boot.fxt\n"
 	"          guestprof report --tree=callers --symbol '*spin_lock*' boot.fxt\n";
 
 static void print_help(FILE *to)
@@ -52,12 +56,15 @@ static const struct {
 	{"process", true, OWNER_PROCESS},   {"command", true, OWNER_COMMAND},
 	{"thread", true, OWNER_THREAD},     {"vcpu", true, OWNER_VCPU},
 	{"mode", true, OWNER_MODE},         {"module", true, OWNER_GROUP},
+	{"line", true, OWNER_LINE},
 };
 
 struct choice {
 	struct report *report;
 	size_t subject;
 	bool lines_given;
+	bool inlined;
+	struct source_options source;
 	void (*write)(const struct report *report, FILE *to);
 };
 
@@ -70,7 +77,8 @@ static bool parse_subject(const char *text, size_t *subject)
 		return true;
 	}
 	fprintf(stderr,
-		"%s: --by %s: give function, process, command, thread, vcpu, mode or module\n",
+		"%s: --by %s: give function, process, command, thread, vcpu, mode, module or "
+		"line\n",
 		program, text);
 	return false;
 }
@@ -102,12 +110,17 @@ static bool take_option(void *context, int option)
 		return parse_shape(optarg, &report->shape);
 	case OPTION_MIN:
 		return option_percent(program, "--min", optarg, 100, &report->least);
+	case OPTION_INLINES:
+		choice->inlined = true;
+		return true;
 	case OPTION_JSON:
 		choice->write = report_write_json;
 		return true;
-	default:
+	case OPTION_MARKDOWN:
 		choice->write = report_write_markdown;
 		return true;
+	default:
+		return source_option(option, optarg, &choice->source);
 	}
 }
 
@@ -119,10 +132,12 @@ static int parse(int argc, char **argv, struct report *report, struct choice *ch
 		{"by", required_argument, NULL, OPTION_BY},
 		{"tree", optional_argument, NULL, OPTION_TREE},
 		{"min", required_argument, NULL, OPTION_MIN},
+		{"inlines", no_argument, NULL, OPTION_INLINES},
 		{"json", no_argument, NULL, OPTION_JSON},
 		{"markdown", no_argument, NULL, OPTION_MARKDOWN},
 		{"help", no_argument, NULL, 'h'},
 		FILTER_OPTIONS,
+		SOURCE_OPTIONS,
 		{NULL, 0, NULL, 0},
 	};
 	const struct options options = {.program = program,
@@ -168,8 +183,14 @@ static gp_status_t build(struct report *report, const struct choice *choice, str
 		.owner_count = by_owner ? 1 : 0,
 		/* What the vCPUs did is not only running. */
 		.idle = by_owner && subjects[choice->subject].owner == OWNER_MODE,
+		.inlined = choice->inlined,
 	};
 	gp_status_t status = frames_init(&report->frames, error);
+
+	if (!status && (choice->inlined || subjects[choice->subject].owner == OWNER_LINE))
+		status =
+			source_lines_create(&choice->source, &report->trace, &report->lines, error);
+	report->frames.lines = report->lines;
 
 	if (!status)
 		status = call_tree_init(&report->tree, error);
@@ -217,6 +238,7 @@ int command_report(int argc, char **argv)
 		table_deinit(&report.table);
 		call_tree_deinit(&report.tree);
 		frames_deinit(&report.frames);
+		source_lines_destroy(report.lines);
 		trace_close(&report.trace);
 	}
 	filter_deinit(&report.filter);

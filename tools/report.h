@@ -22,6 +22,7 @@ struct report {
 	size_t most;        /* rows; 0: all */
 	double least;       /* percent: branches of the tree below it are left out */
 	bool colours;
+	struct source_lines *lines; /* NULL: nothing shows lines or inlined functions */
 };
 
 static inline double report_percent(uint64_t part, uint64_t whole)

@@ -80,6 +80,12 @@ static void print_header(const struct report *report, FILE *to)
 	putc('\n', to);
 	print_console(info, to);
 	print_text(to, "ended:    ", info->end_reason);
+	if (report->lines) {
+		const struct source_counts counts = source_lines_counts(report->lines);
+
+		fprintf(to, "# lines:    debug information for %u of %u files\n", counts.found,
+			counts.files);
+	}
 	if (!info->complete)
 		fprintf(to, "# INCOMPLETE: the trace %s at byte %zu of %zu%s%s\n", state_of(info),
 			info->good_bytes, info->bytes, info->problem ? ": " : "",

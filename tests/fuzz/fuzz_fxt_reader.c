@@ -1,5 +1,6 @@
 /* Any bytes behind the magic: the reader stays inside them, ends, and what it gives can be written
  * and read again without changing any more. */
+#include "fxt/code.h"
 #include "tests/unit/fxt_support.h"
 
 #include <stdlib.h>
@@ -30,6 +31,7 @@ static void touch_record(const struct fxt_record *record)
 	struct fxt_process_symbols process;
 	struct fxt_symbol symbol;
 	struct fxt_sample sample;
+	struct fxt_code code;
 	struct cursor entries;
 
 	if (record->kind == FXT_KIND_EVENT) {
@@ -41,6 +43,8 @@ static void touch_record(const struct fxt_record *record)
 		touch(record->blob.payload, record->blob.size);
 		if (!fxt_sample_decode(&record->blob, &sample))
 			touch(sample.stack, sample.depth * 8);
+		if (fxt_code_decode(&record->blob, &code))
+			touch(code.bytes, code.size);
 		entries = cursor_over(record->blob.payload, record->blob.size);
 		while (fxt_symbols_next(&entries, &symbol))
 			touch(symbol.name, symbol.name_bytes);

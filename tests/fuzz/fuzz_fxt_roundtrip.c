@@ -1,6 +1,7 @@
 /* Any values through writer, ring and reader: they come back unchanged, or are counted as dropped.
  * The input steers which records are made, of what, and when the consumer reads. */
 #include "fxt/ring.h"
+#include "fxt/code.h"
 #include "tests/unit/fxt_support.h"
 
 #include <stdlib.h>
@@ -58,7 +59,7 @@ static size_t any_record(struct cursor *input, uint64_t *words, size_t capacity)
 	uint64_t number = cursor_u64(input);
 	struct fxt_string name;
 
-	switch (cursor_u8(input) % 7) {
+	switch (cursor_u8(input) % 8) {
 	case 0: {
 		struct fxt_event event = {.type = (enum fxt_event_type)(number % 11),
 					  .timestamp = number,
@@ -112,6 +113,26 @@ static size_t any_record(struct cursor *input, uint64_t *words, size_t capacity)
 		symbol.name = name.text;
 		symbol.name_bytes = name.text ? name.length : 0;
 		return fxt_symbols_encode(&symbol, 1, words, capacity, &taken);
+	}
+	case 6: {
+		struct fxt_code code = {.of = {thread.process, number, ~number},
+					.read_at = number,
+					.address = number / 2},
+				back;
+		struct fxt_blob blob;
+		size_t size;
+
+		name = any_string(input);
+		code.bytes = (const uint8_t *)(name.length ? name.text : "?");
+		code.size = name.length ? name.length : 1;
+		size = fxt_code_encode(&code, words, capacity);
+		if (size == 0)
+			abort();
+		blob = (struct fxt_blob){.payload = words + 3, .size = 40 + code.size};
+		if (!fxt_code_decode(&blob, &back) || back.size != code.size ||
+		    back.address != code.address || memcmp(back.bytes, code.bytes, code.size))
+			abort();
+		return size;
 	}
 	default: {
 		struct fxt_sample sample = {

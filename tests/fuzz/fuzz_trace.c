@@ -1,6 +1,7 @@
 /* A trace may come from anybody: opening it, walking its samples in either order, naming their
  * frames and tasks, adding them up and writing them in any format must hold for any bytes. Walking
  * it twice must give the same, and every tick must be in every sum. */
+#include "profile/annotation.h"
 #include "profile/export.h"
 
 #include <stdlib.h>
@@ -103,6 +104,31 @@ static void write_out(struct trace *trace, size_t choice)
 	frames_deinit(&frames);
 }
 
+/* Ticks at instructions: each in one line, or told as not in any. */
+static void annotate(struct trace *trace)
+{
+	struct annotation annotation;
+
+	if (annotation_read(trace, NULL, NULL, &annotation, NULL))
+		abort();
+	for (size_t i = 0; i < annotation.count && i < 4; i++) {
+		const struct annotation_function *function = &annotation.functions[i];
+		struct annotation_listing listing;
+		uint64_t ticks;
+
+		if (annotation_list(trace, function, DISASSEMBLER_ATT, NULL, &listing, NULL))
+			abort();
+		ticks = listing.unplaced;
+		for (size_t line = 0; line < listing.count; line++)
+			ticks += listing.lines[line].ticks;
+		if (listing.count && ticks != function->ticks)
+			abort();
+		annotation_listing_deinit(&listing);
+	}
+	annotation_deinit(&annotation);
+	trace_rewind(trace);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
 	static struct trace trace;
@@ -116,6 +142,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (!trace_open(path, &trace, &error)) {
 		add_up(&trace);
+		annotate(&trace);
 		write_out(&trace, size / 8);
 		first = walk(&trace);
 		trace_rewind(&trace);

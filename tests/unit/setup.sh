@@ -91,7 +91,7 @@ calls() {
 	sed 's/^apt-get -qq -o DPkg::Lock::Timeout=600 //; s/ -y --no-install-recommends//' calls
 }
 
-building="gcc make pkg-config libc6-dev libelf-dev libseccomp-dev zlib1g-dev libncurses-dev"
+building="gcc make pkg-config libc6-dev libelf-dev libseccomp-dev zlib1g-dev libncurses-dev libcapstone-dev libdw-dev"
 
 machine 1000 there
 run build
@@ -120,7 +120,7 @@ install $building"
 
 machine 0 there
 echo libelf-dev >removed
-printf '%s\n' gcc make pkg-config libc6-dev libseccomp-dev zlib1g-dev libncurses-dev >installed
+printf '%s\n' gcc make pkg-config libc6-dev libseccomp-dev zlib1g-dev libncurses-dev libcapstone-dev libdw-dev >installed
 run build
 is "only what is missing, and a removed package is" "$(calls)" "install libelf-dev"
 

@@ -4,7 +4,7 @@
 
 #include "base/cleanup.h"
 #include "fxt/writer.h"
-#include "profile/trace.h"
+#include "profile/trace_code.h"
 #include "sampler/guest_view.h"
 #include "sampler/namer.h"
 #include "sampler/recorder.h"
@@ -184,6 +184,33 @@ static void wait_for_ticks(gp_sampler_t *session)
 	}
 }
 
+/* The trace has the whole function's code, as the process has it in memory; what is in no page
+ * table came from the page cache and is not compared. Returns the bytes that were. */
+static uint64_t check_code(const struct thread *thread, const struct fxt_sample *sample,
+			   const struct trace_symbol *symbol)
+{
+	static struct trace_function_code code;
+	struct address_space space;
+	uint64_t compared = 0;
+
+	trace_code_find(&trace, trace_program_of(&trace, sample), symbol->start,
+			symbol->end - symbol->start, &code);
+	cr_assert_gt(code.size, 0);
+	cr_assert(linux_mappings_space(&image.mappings, thread->mm, &space));
+	cr_assert_eq(code.known_count, code.size, "%.*s: %zu of %zu", (int)symbol->name_bytes,
+		     symbol->name, code.known_count, code.size);
+	for (size_t i = 0; i < code.size; i++) {
+		uint8_t byte;
+
+		if (guest_read_virtual(&space, NULL, image.base.memory, gva(symbol->start + i),
+				       &byte, 1) != TRANSLATE_OK)
+			continue;
+		cr_assert_eq(code.bytes[i], byte);
+		compared++;
+	}
+	return compared;
+}
+
 static void check_whole_chain(const char *name)
 {
 	static struct truth truth[1024];
@@ -200,7 +227,7 @@ static void check_whole_chain(const char *name)
 	struct error error = {0};
 	struct guest_cpu cpu;
 	gp_sampler_t *session;
-	uint64_t ticks, seen = 0, wrong = 0;
+	uint64_t ticks, seen = 0, wrong = 0, compared = 0;
 	unsigned count;
 	char path[64];
 
@@ -255,6 +282,8 @@ static void check_whole_chain(const char *name)
 				  symbol ? (int)symbol->name_bytes : 1, symbol ? symbol->name : "?",
 				  truth[i].name);
 			cr_assert(mapping && mapping->name[0] == '[' && mapping->name_bytes > 4);
+			if (symbol && symbol->kind == FXT_SYMBOL_USER)
+				compared += check_code(&truth[i].thread, &sample, symbol);
 			break;
 		}
 	}
@@ -262,6 +291,9 @@ static void check_whole_chain(const char *name)
 	cr_assert_eq(wrong, 0);
 	cr_assert_eq(summary.unnamed, 0, "%llu of %llu", (unsigned long long)summary.unnamed,
 		     (unsigned long long)summary.addresses);
+	cr_assert_gt(compared, 10000, "%llu", (unsigned long long)compared);
+	cr_assert_eq(trace.info.code_left_out, 0);
+	cr_assert_eq(strlen(trace.info.kernel_build_id), 40, "%s", trace.info.kernel_build_id);
 	cr_log_info("%s: %u frames of %zu programs in %zu bytes", name, count, trace.program_count,
 		    trace.info.bytes);
 	trace_close(&trace);

@@ -1,0 +1,36 @@
+/* What guestprof annotate shows, and its two writers. Private to tools/annotate*.c. */
+#ifndef TOOLS_ANNOTATE_H
+#define TOOLS_ANNOTATE_H
+
+#include "profile/annotation.h"
+
+struct annotate {
+	const char *path;
+	const char *pattern; /* NULL: the hottest functions */
+	struct trace trace;
+	struct filter filter;
+	struct annotation annotation;
+	struct source_lines *lines; /* NULL: none are wanted, or there is no libdw */
+	enum disassembler_syntax syntax;
+	size_t most; /* functions */
+	bool whole;  /* also what is far from every sample */
+	bool bytes;
+	bool colours;
+};
+
+static inline size_t annotate_count(const struct annotate *annotate)
+{
+	return annotate->most && annotate->most < annotate->annotation.count
+		       ? annotate->most
+		       : annotate->annotation.count;
+}
+
+static inline double annotate_percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+gp_status_t annotate_write_text(const struct annotate *annotate, FILE *to, struct error *error);
+gp_status_t annotate_write_json(const struct annotate *annotate, FILE *to, struct error *error);
+
+#endif
