@@ -113,8 +113,11 @@ bool namer_see_records(struct namer *namer, const uint64_t *words, size_t count)
 
 void namer_see_called(struct namer *namer, uint64_t address)
 {
-	if (namer->addresses[ADDRESS_CALLED].count < CALLED_MAX)
-		see_address(namer, ADDRESS_CALLED, address);
+	struct address_set *set = &namer->addresses[ADDRESS_CALLED];
+	size_t place;
+
+	if (address && set->count < CALLED_MAX)
+		address_set_place(set, address, &place);
 }
 
 void namer_see_named(struct namer *namer, uint64_t address)
