@@ -300,7 +300,7 @@ static int top_file(const char *path, const struct top_options *options)
 	struct top_source *source;
 	struct error error = {0};
 
-	if (top_source_open(path, options->window_ns, &source, &error) || top_curses_load(&error))
+	if (top_curses_load(&error) || top_source_open(path, options->window_ns, &source, &error))
 		return fail(&error);
 	catch_signals();
 	return run(source, options, file_name(path), NULL);
