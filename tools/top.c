@@ -1,6 +1,7 @@
 /* guestprof top: where the time goes, live in the terminal. */
 #include "command.h"
 
+#include "base/cleanup.h"
 #include "base/container.h"
 #include "profile/filter.h"
 #include "record.h"
@@ -82,7 +83,13 @@ static bool is_own(const char *argument, const char **name, const char **value)
 /* -1 to go on. */
 static int take(const char *name, const char *value, struct top_options *options)
 {
+	if (strlen(value) >= TOP_TEXT_MAX)
+		return bad("%s: too long", name);
 	if (!strcmp(name, "--pid")) {
+		struct filter filter = {0};
+
+		if (filter_set(&filter, "pid", value, NULL))
+			return bad("--pid %s: give numbers such as 1,40-49", value);
 		options->pids = value;
 	} else if (!strcmp(name, "--comm")) {
 		options->command = value;
@@ -214,7 +221,6 @@ static int run(struct top_source *source, const struct top_options *options, con
 	static struct top_state state;
 	struct error error = {0};
 	int code = EXIT_SUCCESS, recorded;
-	bool was_over;
 
 	if (top_display_init(&display, source, title, options->pids, options->command, &error) ||
 	    top_source_follow(source, &error) || top_curses_begin(&error)) {
@@ -223,10 +229,9 @@ static int run(struct top_source *source, const struct top_options *options, con
 		show(&display, options->interval_ns);
 		top_curses_end();
 	}
-	was_over = display.state.has_ended;
 	top_display_deinit(&display);
 	top_source_close(source, &state);
-	recorded = state.is_recording && was_over ? state.exit_code : EXIT_SUCCESS;
+	recorded = state.is_recording && !state.was_told_to ? state.exit_code : EXIT_SUCCESS;
 	if (state.is_recording && (kept || is_failure(recorded)))
 		print_lines(&state.messages);
 	else if (state.is_recording)
@@ -261,7 +266,7 @@ static int top_record(int count, char **arguments, const struct top_options *opt
 	static struct record_options record;
 	static struct top_state state;
 	struct top_recorder recorder = {.run = run_record, .context = &record};
-	char **argv = calloc((size_t)count + 4, sizeof(*argv));
+	AUTO_FREE char **argv = calloc((size_t)count + 4, sizeof(*argv));
 	struct top_source *source = NULL;
 	struct error error = {0};
 	int code;
@@ -274,25 +279,20 @@ static int top_record(int count, char **arguments, const struct top_options *opt
 	argv[2] = not_kept;
 	memcpy(argv + 3, arguments, (size_t)count * sizeof(*argv));
 	code = record_options_parse(count + 3, argv, &record);
-	if (code < 0 && !record.period_ns)
-		code = bad("%s", "-F 0 takes no samples: there is nothing to show");
-	if (code < 0 && top_curses_load(&error))
-		code = fail(&error);
 	if (code >= 0)
-		goto out;
+		return code;
+	if (!record.period_ns)
+		return bad("%s", "-F 0 takes no samples: there is nothing to show");
+	if (top_curses_load(&error))
+		return fail(&error);
 	recorder.trace = record.output == not_kept ? NULL : record.output;
 	catch_signals();
-	if (top_source_record(&recorder, options->window_ns, &state, &source, &error)) {
-		code = fail(&error);
-	} else if (source) {
-		code = run(source, options, file_name(record.machine.kernel), recorder.trace);
-	} else {
-		print_lines(&state.messages);
-		code = state.exit_code;
-	}
-out:
-	free(argv);
-	return code;
+	if (top_source_record(&recorder, options->window_ns, &state, &source, &error))
+		return fail(&error);
+	if (source)
+		return run(source, options, file_name(record.machine.kernel), recorder.trace);
+	print_lines(&state.messages);
+	return state.exit_code;
 }
 
 static int top_file(const char *path, const struct top_options *options)

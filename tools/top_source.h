@@ -32,6 +32,7 @@ struct top_recorder {
 struct top_state {
 	bool is_recording;    /* a process of ours writes */
 	bool has_ended;       /* it has; of a file: it is complete */
+	bool was_told_to;     /* end, by top_source_close() */
 	int exit_code;        /* of the recording, once it has ended; 128 + signal when killed */
 	uint64_t silent_ns;   /* since the trace has last grown */
 	struct error problem; /* of the trace */
