@@ -1,7 +1,6 @@
 /* guestprof top: where the time goes, live in the terminal. */
 #include "command.h"
 
-#include "base/cleanup.h"
 #include "base/container.h"
 #include "profile/filter.h"
 #include "record.h"
@@ -266,7 +265,7 @@ static int top_record(int count, char **arguments, const struct top_options *opt
 	static struct record_options record;
 	static struct top_state state;
 	struct top_recorder recorder = {.run = run_record, .context = &record};
-	AUTO_FREE char **argv = calloc((size_t)count + 4, sizeof(*argv));
+	char **argv = calloc((size_t)count + 4, sizeof(*argv));
 	struct top_source *source = NULL;
 	struct error error = {0};
 	int code;
@@ -279,20 +278,25 @@ static int top_record(int count, char **arguments, const struct top_options *opt
 	argv[2] = not_kept;
 	memcpy(argv + 3, arguments, (size_t)count * sizeof(*argv));
 	code = record_options_parse(count + 3, argv, &record);
+	if (code < 0 && !record.period_ns)
+		code = bad("%s", "-F 0 takes no samples: there is nothing to show");
+	if (code < 0 && top_curses_load(&error))
+		code = fail(&error);
 	if (code >= 0)
-		return code;
-	if (!record.period_ns)
-		return bad("%s", "-F 0 takes no samples: there is nothing to show");
-	if (top_curses_load(&error))
-		return fail(&error);
+		goto out;
 	recorder.trace = record.output == not_kept ? NULL : record.output;
 	catch_signals();
-	if (top_source_record(&recorder, options->window_ns, &state, &source, &error))
-		return fail(&error);
-	if (source)
-		return run(source, options, file_name(record.machine.kernel), recorder.trace);
-	print_lines(&state.messages);
-	return state.exit_code;
+	if (top_source_record(&recorder, options->window_ns, &state, &source, &error)) {
+		code = fail(&error);
+	} else if (source) {
+		code = run(source, options, file_name(record.machine.kernel), recorder.trace);
+	} else {
+		print_lines(&state.messages);
+		code = state.exit_code;
+	}
+out:
+	free(argv);
+	return code;
 }
 
 static int top_file(const char *path, const struct top_options *options)
