@@ -206,12 +206,6 @@ static void print_lines(const struct top_lines *lines)
 		fprintf(stderr, "%s\n", top_lines_get(lines, i));
 }
 
-/* Those of record that mean that it did not work. */
-static bool is_failure(int code)
-{
-	return code == EXIT_FAILURE || code == EXIT_USAGE || code >= 20;
-}
-
 /* Shows what there is until the end, and ends it. `kept`: the trace of a recording, or NULL. */
 static int run(struct top_source *source, const struct top_options *options, const char *title,
 	       const char *kept)
@@ -231,13 +225,13 @@ static int run(struct top_source *source, const struct top_options *options, con
 	top_display_deinit(&display);
 	top_source_close(source, &state);
 	recorded = state.is_recording && !state.was_told_to ? state.exit_code : EXIT_SUCCESS;
-	if (state.is_recording && (kept || is_failure(recorded)))
+	if (state.is_recording && (kept || top_is_failure(recorded)))
 		print_lines(&state.messages);
 	else if (state.is_recording)
 		fputs("guestprof top: the trace was not kept; with -o FILE it is\n", stderr);
 	if (code)
 		return code;
-	if (is_failure(recorded))
+	if (top_is_failure(recorded))
 		return recorded;
 	return signalled ? EXIT_SIGNALLED : EXIT_SUCCESS;
 }

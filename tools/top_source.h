@@ -40,6 +40,13 @@ struct top_state {
 	struct top_lines messages;
 };
 
+/* Whether an exit code of record or attach means that it did not work, not that the guest ended
+ * some way. */
+static inline bool top_is_failure(int exit_code)
+{
+	return exit_code == 1 || exit_code == 2 || exit_code >= 20;
+}
+
 struct top_source;
 
 /* A file: one that is still being written, or that is whole. */
