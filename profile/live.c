@@ -31,7 +31,8 @@ struct piece {
 	bool keep;
 };
 
-/* What a record is about: a later one about the same takes its place. */
+/* What a record is about: a later one about the same takes its place. (A string whose index is set
+ * anew takes its old text with it, also for records before that are kept; guestprof never does.) */
 struct subject {
 	uint64_t kind; /* enum fxt_kind, and a small number from bit 8 up */
 	uint64_t id;

@@ -86,7 +86,13 @@ static bool is_own(const char *argument, const char **name, const char **value)
 /* -1 to go on. */
 static int take(const char *name, const char *value, struct top_options *options)
 {
+	if (strlen(value) >= TOP_TEXT_MAX)
+		return bad("%s: too long", name);
 	if (!strcmp(name, "--pid")) {
+		struct filter filter = {0};
+
+		if (filter_set(&filter, "pid", value, NULL))
+			return bad("--pid %s: give numbers such as 1,40-49", value);
 		options->pids = value;
 	} else if (!strcmp(name, "--comm")) {
 		options->command = value;
@@ -204,12 +210,6 @@ static void print_lines(const struct top_lines *lines)
 		fprintf(stderr, "%s\n", top_lines_get(lines, i));
 }
 
-/* Those of record that mean that it did not work. */
-static bool is_failure(int code)
-{
-	return code == EXIT_FAILURE || code == EXIT_USAGE || code >= 20;
-}
-
 /* Shows what there is until the end, and ends it. `kept`: the trace of a recording, or NULL. */
 static int run(struct top_source *source, const struct top_options *options, const char *title,
 	       const char *kept)
@@ -218,7 +218,6 @@ static int run(struct top_source *source, const struct top_options *options, con
 	static struct top_state state;
 	struct error error = {0};
 	int code = EXIT_SUCCESS, recorded;
-	bool was_over;
 
 	if (top_display_init(&display, source, title, options->pids, options->command, &error) ||
 	    top_source_follow(source, &error) || top_curses_begin(&error)) {
@@ -227,17 +226,16 @@ static int run(struct top_source *source, const struct top_options *options, con
 		show(&display, options->interval_ns);
 		top_curses_end();
 	}
-	was_over = display.state.has_ended;
 	top_display_deinit(&display);
 	top_source_close(source, &state);
-	recorded = state.is_recording && was_over ? state.exit_code : EXIT_SUCCESS;
-	if (state.is_recording && (kept || is_failure(recorded)))
+	recorded = state.is_recording && !state.was_told_to ? state.exit_code : EXIT_SUCCESS;
+	if (state.is_recording && (kept || top_is_failure(recorded)))
 		print_lines(&state.messages);
 	else if (state.is_recording)
 		fputs("guestprof top: the trace was not kept; with -o FILE it is\n", stderr);
 	if (code)
 		return code;
-	if (is_failure(recorded))
+	if (top_is_failure(recorded))
 		return recorded;
 	return signalled ? EXIT_SIGNALLED : EXIT_SUCCESS;
 }
@@ -331,7 +329,7 @@ static int top_file(const char *path, const struct top_options *options)
 	struct top_source *source;
 	struct error error = {0};
 
-	if (top_source_open(path, options->window_ns, &source, &error) || top_curses_load(&error))
+	if (top_curses_load(&error) || top_source_open(path, options->window_ns, &source, &error))
 		return fail(&error);
 	catch_signals();
 	return run(source, options, file_name(path), NULL);

@@ -27,6 +27,8 @@ static bool has_colours;
 
 static int (*setup_terminal)(const char *name, int fd, int *problem);
 static char *(*terminal_text)(const char *capability);
+static void *(*set_terminal)(void *description);
+static int (*delete_terminal)(void *description);
 
 static bool find(void *library, const char *name, void *function)
 {
@@ -46,7 +48,10 @@ static gp_status_t load(struct error *error)
 				 "no ncurses here (%s); Debian's package libncursesw6 has it",
 				 LIBRARY);
 	found = find(library, "setupterm", &setup_terminal) &&
-		find(library, "tigetstr", &terminal_text) && find(library, "stdscr", &whole_screen);
+		find(library, "tigetstr", &terminal_text) &&
+		find(library, "set_curterm", &set_terminal) &&
+		find(library, "del_curterm", &delete_terminal) &&
+		find(library, "stdscr", &whole_screen);
 #define X(function) found = found && find(library, #function, &curses.function);
 	TOP_CURSES_FUNCTIONS(X)
 #undef X
@@ -81,10 +86,32 @@ static void add_leaving(const char *name)
 	}
 }
 
+/* What the terminal's description says. */
+static gp_status_t ask_terminal(const char *name, struct error *error)
+{
+	static const char *const endings[] = {"rmkx", "sgr0", "cnorm", "rmcup", "cr"};
+	int problem;
+
+	if (setup_terminal(NULL, STDOUT_FILENO, &problem))
+		return error_set(
+			error, GP_ERR_NOT_FOUND,
+			"the terminal TERM=%s is not known here; TERM=xterm or vt100 may do", name);
+	if (!capability("cup"))
+		error_set(error, GP_ERR_NOT_SUPPORTED,
+			  "the terminal TERM=%s cannot move its cursor: nothing can be drawn; "
+			  "guestprof record and report need no such terminal",
+			  name);
+	leaving_size = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(endings); i++)
+		add_leaving(endings[i]);
+	/* newterm() reads it again. */
+	delete_terminal(set_terminal(NULL));
+	return error->status;
+}
+
 gp_status_t top_curses_load(struct error *error)
 {
 	const char *name = getenv("TERM");
-	int problem;
 
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
 		return error_set(error, GP_ERR_BAD_STATE,
@@ -95,17 +122,7 @@ gp_status_t top_curses_load(struct error *error)
 				 "TERM is not set: say what the terminal is, as in TERM=xterm");
 	if (load(error))
 		return error->status;
-	if (setup_terminal(NULL, STDOUT_FILENO, &problem))
-		return error_set(
-			error, GP_ERR_NOT_FOUND,
-			"the terminal TERM=%s is not known here; TERM=xterm or vt100 may do", name);
-	if (!capability("cup"))
-		return error_set(
-			error, GP_ERR_NOT_SUPPORTED,
-			"the terminal TERM=%s cannot move its cursor: nothing can be drawn; "
-			"guestprof record and report need no such terminal",
-			name);
-	return GP_OK;
+	return ask_terminal(name, error);
 }
 
 /* Safe in a signal handler. */
@@ -160,12 +177,6 @@ int top_curses_colour(enum top_colour colour)
 
 gp_status_t top_curses_begin(struct error *error)
 {
-	leaving_size = 0;
-	add_leaving("rmkx");
-	add_leaving("sgr0");
-	add_leaving("cnorm");
-	add_leaving("rmcup");
-	add_leaving("cr");
 	if (tcgetattr(STDOUT_FILENO, &terminal_before))
 		return error_set_errno(error, errno, "cannot ask for the terminal's settings");
 	guard();

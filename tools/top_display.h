@@ -36,6 +36,7 @@ struct top_row {
 struct top_function {
 	char name[TOP_NAME_MAX + 1]; /* escaped */
 	uint8_t kind;
+	uint64_t id; /* of a thread */
 	enum live_direction direction;
 };
 
@@ -76,7 +77,8 @@ struct top_display {
 	char message[512];
 };
 
-/* `pids` and `command` may be NULL. Errors say what is wrong with them. */
+/* `pids` and `command` may be NULL, and are shorter than TOP_TEXT_MAX. Errors say what is wrong
+ * with them, or GP_ERR_NO_MEMORY. */
 gp_status_t top_display_init(struct top_display *display, struct top_source *source,
 			     const char *title, const char *pids, const char *command,
 			     struct error *error);
@@ -87,6 +89,16 @@ void top_display_refresh(struct top_display *display);
 
 /* A key, as wgetch() gives it. */
 void top_display_key(struct top_display *display, int key);
+
+/* For keys. The rows anew, of the view that is there; a view anew, of the samples that are there;
+ * the filter out of the texts, its error says what is wrong with them. */
+void top_display_list(struct top_display *display);
+void top_display_look(struct top_display *display);
+gp_status_t top_display_filter(struct top_display *display, struct error *error);
+
+/* Another page, from its top; another row, the nearest that there is. */
+void top_display_go_to(struct top_display *display, enum top_page page);
+void top_display_select(struct top_display *display, long row);
 
 /* The name of a frame made fit to be shown. */
 void top_display_name(const struct top_display *display, uint32_t frame,

@@ -358,7 +358,7 @@ static const char *trouble(const struct top_display *display)
 		return state->problem.text;
 	if (display->problem.status)
 		return display->problem.text;
-	if (state->has_ended && state->is_recording && !display->snapshot.counts.ended && count)
+	if (state->has_ended && state->is_recording && count && top_is_failure(state->exit_code))
 		return top_lines_get(&state->messages, count - 1);
 	return "";
 }

@@ -409,6 +409,8 @@ static void end_recording(struct top_source *source)
 	uint64_t deadline = now_ns() + END_SECONDS * UINT64_C(1000000000);
 	const struct timespec pause = {.tv_nsec = 20000000};
 
+	reap(source, WNOHANG);
+	source->state.was_told_to = source->child;
 	if (source->child)
 		kill(source->child, SIGTERM);
 	while (source->child) {

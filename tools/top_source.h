@@ -32,12 +32,20 @@ struct top_recorder {
 struct top_state {
 	bool is_recording;    /* a process of ours writes */
 	bool has_ended;       /* it has; of a file: it is complete */
+	bool was_told_to;     /* end, by top_source_close() */
 	int exit_code;        /* of the recording, once it has ended; 128 + signal when killed */
 	uint64_t silent_ns;   /* since the trace has last grown */
 	struct error problem; /* of the trace */
 	struct top_lines console;
 	struct top_lines messages;
 };
+
+/* Whether an exit code of record or attach means that it did not work, not that the guest ended
+ * some way. */
+static inline bool top_is_failure(int exit_code)
+{
+	return exit_code == 1 || exit_code == 2 || exit_code >= 20;
+}
 
 struct top_source;
 

@@ -35,7 +35,9 @@ struct pty {
 	int scroll_top, scroll_bottom; /* rows, the last one included */
 	char sequence[32];             /* an escape sequence that has begun */
 	int sequence_size;
-	char tail[256]; /* the last raw bytes */
+	bool raw;       /* no screen is kept: for terminals of another kind */
+	char tail[256]; /* the last raw bytes, terminated */
+	size_t bytes;   /* that came */
 	int exit_code;
 	bool has_ended;
 };
@@ -248,7 +250,9 @@ static inline bool pty_read(struct pty *pty, int milliseconds)
 	for (ssize_t i = 0; i < size; i++) {
 		memmove(pty->tail, pty->tail + 1, sizeof(pty->tail) - 2);
 		pty->tail[sizeof(pty->tail) - 2] = bytes[i];
-		pty_take(pty, bytes[i]);
+		pty->bytes++;
+		if (!pty->raw)
+			pty_take(pty, bytes[i]);
 	}
 	return true;
 }

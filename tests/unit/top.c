@@ -282,6 +282,34 @@ Test(top, signals_give_the_terminal_back, TIMEOUT)
 	end_trace(&growing);
 }
 
+/* A terminal with a second screen: what was on the first comes back, also after a crash. */
+Test(top, what_was_on_the_terminal_before_comes_back, TIMEOUT)
+{
+	static const int ends[] = {0, SIGTERM, SIGSEGV, SIGQUIT};
+	static struct growing growing;
+	static struct pty pty;
+
+	begin_trace(&growing);
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		time_t deadline = pty_deadline();
+
+		const char *const argv[] = {pty_guestprof(), "top", growing.path, NULL};
+
+		pty_start(&pty, argv, "xterm", 24, 80);
+		pty.raw = true;
+		while (pty.bytes < 500 && time(NULL) < deadline)
+			pty_read(&pty, 100);
+		if (ends[i])
+			kill(pty.child, ends[i]);
+		else
+			pty_keys(&pty, "q");
+		pty_end(&pty);
+		cr_assert(strstr(pty.tail, "\033[?1049l"), "end %d", ends[i]);
+		cr_assert(strstr(pty.tail, "25h"), "the cursor is there");
+	}
+	end_trace(&growing);
+}
+
 Test(top, a_terminal_that_goes_away_ends_it, TIMEOUT)
 {
 	static struct growing growing;
@@ -333,7 +361,7 @@ Test(top, what_cannot_be_shown_is_told_in_one_line, TIMEOUT)
 	refuses((const char *const[]){program, "top", "--window", "no", "a", NULL}, "vt100",
 		"--window no", 2);
 	refuses((const char *const[]){program, "top", "--pid", "x", growing.path, NULL}, "vt100",
-		"--pid x", 1);
+		"--pid x", 2);
 	refuses((const char *const[]){program, "top", "-F", "0", "-k", "/dev/null", NULL}, "vt100",
 		"-F 0 takes no samples", 2);
 	end_trace(&growing);
