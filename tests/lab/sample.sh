@@ -114,29 +114,6 @@ slides() {
 		awk '$1 > 20 { slides++ } { other += $1 <= 20 } END { print slides + 0, other + 0 }'
 }
 
-# shares NAME: "as known", or what was found instead
-shares() {
-	"$inspect" "$work/$1.fxt" leaves | awk '
-		$2 == "user" { ticks[$3] += $1 }
-		function check(name, share, found, bound) {
-			found = ticks[name] / n
-			bound = 3.29 * sqrt(share * (1 - share) / n) # 99.9 % of a normal distribution
-			if (found < share - bound || found > share + bound)
-				bad = bad sprintf(" %s %.4f of %d, wanted %.2f +- %.4f", name, found, n, share, bound)
-		}
-		END {
-			n = ticks["hash"] + ticks["sort"] + ticks["walk_down"]
-			if (n < 100) {
-				print "only", n + 0, "samples"
-				exit
-			}
-			check("hash", .7)
-			check("sort", .2)
-			check("walk_down", .1)
-			print bad ? bad : "as known"
-		}'
-}
-
 for name in 6.1 6.1-cloud 6.12 6.12-cloud; do
 	ends_with "$name, sampled" $name 0
 	is "$name: the trace is whole" "$(word $name complete) $(word $name bad_records)" "1 0" $name
