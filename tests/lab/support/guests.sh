@@ -199,7 +199,8 @@ shares() {
 		$2 == "user" { ticks[$3] += $1 }
 		function check(name, share, found, bound) {
 			found = ticks[name] / n
-			bound = 3.29 * sqrt(share * (1 - share) / n) # 99.9 % of a normal distribution
+			# 99.9 % for the three together, of a normal distribution.
+			bound = 3.59 * sqrt(share * (1 - share) / n)
 			if (found < share - bound || found > share + bound)
 				bad = bad sprintf(" %s %.4f of %d, wanted %.2f +- %.4f", name, found, n, share, bound)
 		}
