@@ -5,7 +5,6 @@ set -u
 . tests/lab/support/guests.sh
 guests_begin lab-attach
 
-inspect=${guestprof%/*}/tests/lab/inspect_trace
 [ -x "$inspect" ] || skip_all "no $inspect (make lab-programs)"
 command -v qemu-system-x86_64 >/dev/null || skip_all "there is no qemu-system-x86_64 here"
 

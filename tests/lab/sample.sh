@@ -5,7 +5,6 @@ set -u
 . tests/lab/support/guests.sh
 guests_begin lab-sample
 
-inspect=${guestprof%/*}/tests/lab/inspect_trace
 [ -x "$inspect" ] || skip_all "no $inspect (make lab-programs)"
 
 # --- what the guests get

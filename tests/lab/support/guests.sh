@@ -11,7 +11,7 @@
 #	job LINE NAME <<'END'      queues a script; LINE is 1 or 2; it runs in $work and sees what
 #	                           is listed below
 #	run_jobs                   runs what is queued
-#	is, holds, lacks, shares (with $inspect), at_least, skip, guests_end    results
+#	is, holds, lacks, shares, at_least, skip, guests_end    results
 #
 # A job sees: $guestprof; boot ARGUMENTS..., which is `guestprof record` without sampling, with a
 # timeout and without input; $kernels, $initrds and $elf (directories); wait_for TEXT FILE [PID].
@@ -19,6 +19,7 @@
 
 guestprof=${GUESTPROF:-$PWD/build/guestprof}
 case $guestprof in /*) ;; *) guestprof=$PWD/$guestprof ;; esac
+inspect=${guestprof%/*}/tests/lab/inspect_trace
 top=$PWD
 kernels=$top/build/kernels
 parts=$top/build/test-parts
