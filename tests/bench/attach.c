@@ -5,8 +5,10 @@
  *          go: for the registers alone and with stacks of 4 and 16 frames; beside it the same
  *          registers by calls injected into the thread (KVM_GET_REGS, KVM_GET_SREGS), as tools
  *          do that cannot share its page. "whole" is from asking for the stop on
- * slowdown CPU time of the VMM for one and the same guest work, attached at several rates
- * first    from attaching to the first stack
+ * others   the same registers of a guest of QEMU's, where there is one: by us, by its gdbstub (the
+ * machine stands still from the stop reply until it is continued) and by its monitor slowdown CPU
+ * time of the VMM for one and the same guest work, attached at several rates first    from
+ * attaching to the first stack
  */
 #include "attach/attached_vm.h"
 #include "attach/foreign_memory.h"
@@ -16,9 +18,10 @@
 #include "guest-introspection/unwind.h"
 #include "vmm/machine.h"
 
-#include <errno.h>
+#include <dirent.h>
 #include <guestprof/sampler.h>
 #include <linux/kvm.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,8 +31,10 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -211,38 +216,34 @@ static void stop_once(struct bench *bench, enum way way, pid_t process, struct s
 	stops->whole[stops->count++] = (double)(released - asked);
 }
 
-/* Our own thread of that process and the page, as attached_vm has them to itself. */
-static bool find(struct bench *bench, const struct vmm *vmm)
+/* The first vCPU's thread, by name, and the page, as attached_vm has them to itself. */
+static bool find_thread(struct bench *bench, pid_t pid, const char *wanted)
 {
-	struct attach_config config = {.pid = vmm->pid};
-	int pidfd = (int)syscall(SYS_pidfd_open, vmm->pid, 0);
-	const struct vm_process *process;
+	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct error error;
-	char path[64];
+	char path[300];
+	struct dirent *entry;
+	DIR *directory;
 
-	if (attached_vm_create(&config, &bench->vm, &error)) {
-		printf("not measured: %s\n", error.text);
+	bench->fd = attached_vm_info(bench->vm)->process->vcpus[0].fd;
+	if (pidfd < 0 || run_page_init(&bench->page, pidfd, bench->fd, &error))
 		return false;
-	}
-	process = attached_vm_info(bench->vm)->process;
-	bench->fd = process->vcpus[0].fd;
-	if (pidfd < 0 || run_page_init(&bench->page, pidfd, bench->fd, &error)) {
-		printf("not measured: %s\n", error.text);
-		return false;
-	}
 	close(pidfd);
-	/* Its threads are main, then the vCPU. */
-	for (pid_t thread = vmm->pid + 1; thread < vmm->pid + 64; thread++) {
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	directory = opendir(path);
+	while (directory && (entry = readdir(directory))) {
 		char name[32] = "";
 		FILE *file;
 
-		snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)vmm->pid, (int)thread);
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/comm", (int)pid, entry->d_name);
 		file = fopen(path, "re");
-		if (file && fgets(name, sizeof(name), file) && !strcmp(name, "vcpu 0\n"))
-			bench->thread = thread;
+		if (file && fgets(name, sizeof(name), file) && !strcmp(name, wanted))
+			bench->thread = atoi(entry->d_name);
 		if (file)
 			fclose(file);
 	}
+	if (directory)
+		closedir(directory);
 	return bench->thread != 0;
 }
 
@@ -250,6 +251,8 @@ static void measure_stops(void)
 {
 	static struct stops stops[WAYS];
 	struct bench bench = {.page = {.fd = -1}};
+	struct attach_config config = {0};
+	struct error error;
 	struct vmm vmm;
 	double plain, calls;
 
@@ -257,7 +260,10 @@ static void measure_stops(void)
 		puts("not measured: no machine");
 		return;
 	}
-	if (find(&bench, &vmm)) {
+	config.pid = vmm.pid;
+	if (attached_vm_create(&config, &bench.vm, &error)) {
+		printf("not measured: %s\n", error.text);
+	} else if (find_thread(&bench, vmm.pid, "vcpu 0\n")) {
 		run_page_arm(&bench.page);
 		for (int i = 0; i < STOPS; i++) {
 			for (int way = 0; way < WAYS; way++)
@@ -284,6 +290,177 @@ static void measure_stops(void)
 	run_page_deinit(&bench.page);
 	attached_vm_destroy(bench.vm);
 	end_vmm(&vmm, true);
+}
+
+/* Against what QEMU itself offers. */
+
+enum { ASKS = 300 };
+
+static int connect_to(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	for (int i = 0; i < 100; i++) {
+		if (!connect(fd, (struct sockaddr *)&address, sizeof(address)))
+			return fd;
+		usleep(50000);
+	}
+	close(fd);
+	return -1;
+}
+
+/* Sends `text` and reads until `until` has come. */
+static bool ask(int fd, const char *text, const char *until)
+{
+	static char answer[1 << 16];
+	size_t used = 0;
+
+	if (*text && write(fd, text, strlen(text)) < 0)
+		return false;
+	answer[0] = 0;
+	while (!strstr(answer, until)) {
+		struct pollfd ready = {.fd = fd, .events = POLLIN};
+		ssize_t got;
+
+		if (used + 1 >= sizeof(answer) || poll(&ready, 1, 2000) <= 0)
+			return false;
+		got = read(fd, answer + used, sizeof(answer) - 1 - used);
+		if (got <= 0)
+			return false;
+		used += (size_t)got;
+		answer[used] = 0;
+	}
+	return true;
+}
+
+/* GDB's remote protocol: ^C, the stop reply, all registers, continue; each acknowledged. */
+static size_t by_gdbstub(int fd, double *held)
+{
+	size_t count = 0;
+
+	for (int i = 0; i < ASKS; i++) {
+		uint64_t stopped;
+
+		if (!ask(fd, "\x03", "$T02"))
+			break;
+		stopped = now_ns();
+		if (!ask(fd, "+$g#67", "#") || !ask(fd, "+$c#63", "+"))
+			break;
+		held[count++] = (double)(now_ns() - stopped);
+		usleep(2000);
+	}
+	return count;
+}
+
+static size_t by_monitor(int fd, double *held)
+{
+	static const char command[] = "{\"execute\":\"human-monitor-command\",\"arguments\":"
+				      "{\"command-line\":\"info registers\"}}\n";
+	size_t count = 0;
+
+	if (!ask(fd, "", "QMP") || !ask(fd, "{\"execute\":\"qmp_capabilities\"}\n", "return"))
+		return 0;
+	for (int i = 0; i < ASKS; i++) {
+		uint64_t begin = now_ns();
+
+		if (!ask(fd, command, "\"return\""))
+			break;
+		held[count++] = (double)(now_ns() - begin);
+		usleep(2000);
+	}
+	return count;
+}
+
+static pid_t start_qemu(const char *directory)
+{
+	char gdb[512], monitor[512];
+	pid_t pid;
+
+	snprintf(gdb, sizeof(gdb), "unix:%s/gdb,server=on,wait=off", directory);
+	snprintf(monitor, sizeof(monitor), "unix:%s/qmp,server=on,wait=off", directory);
+	fflush(stdout);
+	pid = fork();
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-m",
+	       "64M", "-display", "none", "-no-user-config", "-kernel", guest_path, "-append",
+	       "run=nested depth=40 rounds=0", "-name", "guest=bench,debug-threads=on", "-gdb", gdb,
+	       "-qmp", monitor, (char *)NULL);
+	_exit(127);
+}
+
+static bool attach_to_qemu(pid_t pid, struct bench *bench)
+{
+	struct attach_config config = {.pid = pid};
+
+	/* Its firmware comes first. */
+	for (int i = 0; i < 20; i++) {
+		if (!attached_vm_create(&config, &bench->vm, NULL))
+			return true;
+		if (waitpid(pid, NULL, WNOHANG))
+			return false;
+		usleep(500000);
+	}
+	return false;
+}
+
+static void measure_others(void)
+{
+	static struct stops stops;
+	double gdbstub[ASKS], monitor[ASKS], ours;
+	struct bench bench = {.page = {.fd = -1}};
+	char directory[] = "/tmp/guestprof-bench.XXXXXX", path[64];
+	int gdb = -1, qmp = -1;
+	size_t gdb_count = 0, qmp_count = 0;
+	pid_t pid;
+
+	if (!mkdtemp(directory))
+		return;
+	pid = start_qemu(directory);
+	if (!attach_to_qemu(pid, &bench) || !find_thread(&bench, pid, "CPU 0/KVM\n")) {
+		puts("\nQEMU: not measured, it is not there or does not run the guest");
+		goto out;
+	}
+	run_page_arm(&bench.page);
+	for (int i = 0; i < ASKS * 3; i++) {
+		stop_once(&bench, REGISTERS, pid, &stops);
+		usleep(2000);
+	}
+	snprintf(path, sizeof(path), "%s/qmp", directory);
+	qmp = connect_to(path);
+	if (qmp >= 0)
+		qmp_count = by_monitor(qmp, monitor);
+	snprintf(path, sizeof(path), "%s/gdb", directory);
+	gdb = connect_to(path);
+	/* Connecting stops the machine. */
+	if (gdb >= 0 && ask(gdb, "$?#3f", "#") && ask(gdb, "+$c#63", "+"))
+		gdb_count = by_gdbstub(gdb, gdbstub);
+	ours = at(stops.held, stops.count, 50);
+	printf("\nregisters of QEMU's guest, p50: %.2f us held by us", ours / 1e3);
+	if (gdb_count && ours > 0)
+		printf("; gdbstub %.1f us stopped, %.0f times as long (goal: 20)",
+		       at(gdbstub, gdb_count, 50) / 1e3, at(gdbstub, gdb_count, 50) / ours);
+	if (qmp_count && ours > 0)
+		printf("; monitor %.1f us, %.0f times (goal: 50)", at(monitor, qmp_count, 50) / 1e3,
+		       at(monitor, qmp_count, 50) / ours);
+	putchar('\n');
+out:
+	if (gdb >= 0)
+		close(gdb);
+	if (qmp >= 0)
+		close(qmp);
+	run_page_deinit(&bench.page);
+	attached_vm_destroy(bench.vm);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	snprintf(path, sizeof(path), "%s/qmp", directory);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/gdb", directory);
+	unlink(path);
+	rmdir(directory);
 }
 
 /* Slowdown. */
@@ -408,6 +585,7 @@ int main(void)
 		return 0;
 	}
 	measure_stops();
+	measure_others();
 	measure_slowdown();
 	measure_first_stack();
 	return 0;
