@@ -221,7 +221,15 @@ gp_status_t memory_layout_find(struct foreign_memory *memory, uint64_t hole,
 	const struct foreign_layout none = {0};
 	struct foreign_layout layout, proven = {0};
 	char found[256];
+	bool paged = false;
 
+	for (unsigned i = 0; i < count; i++)
+		paged = paged || uses_page_tables(&cpus[i]);
+	if (!paged)
+		return error_set(error, GP_ERR_TIMED_OUT,
+				 "no vCPU of its guest uses page tables, without which its memory "
+				 "cannot be told from the VMM's; one that is still in its firmware "
+				 "will soon");
 	for (unsigned i = 0; memory_layout_guess(memory, hole, i, &layout); i++) {
 		foreign_memory_set_layout(memory, &layout);
 		if (!memory_layout_is_proven(memory, cpus, count, found))
@@ -240,6 +248,5 @@ gp_status_t memory_layout_find(struct foreign_memory *memory, uint64_t hole,
 		return GP_OK;
 	return error_set(error, GP_ERR_NOT_FOUND,
 			 "its guest's memory cannot be told from the VMM's: no layout agrees with "
-			 "the page tables of its vCPUs (a guest that uses none, yet; or one whose "
-			 "memory is laid out in a way that is not known)");
+			 "the page tables of its vCPUs");
 }

@@ -28,7 +28,8 @@ bool memory_layout_guess(const struct foreign_memory *memory, uint64_t hole, uns
 bool memory_layout_is_proven(const struct foreign_memory *memory, const struct guest_cpu *cpus,
 			     unsigned count, char *banner);
 
-/* Finds the layout and leaves it set. GP_ERR_NOT_FOUND: none can be proven from these registers. */
+/* Finds the layout and leaves it set. GP_ERR_NOT_FOUND: none agrees with these registers;
+ * GP_ERR_TIMED_OUT: they prove nothing, no vCPU uses page tables now. */
 gp_status_t memory_layout_find(struct foreign_memory *memory, uint64_t hole,
 			       const struct guest_cpu *cpus, unsigned count, char *banner,
 			       struct error *error);

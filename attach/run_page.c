@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kvm.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -176,8 +177,8 @@ bool run_page_read_fresh(const struct run_page *page, struct guest_cpu *cpu)
 	for (int i = 0; i < 2; i++) {
 		memcpy(&regs[i], &stored->regs, sizeof(regs[i]));
 		memcpy(&sregs[i], &stored->sregs, sizeof(sregs[i]));
-		/* The second read is one of its own. */
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		/* The second read is one of its own; the CPU keeps loads in order. */
+		atomic_signal_fence(memory_order_seq_cst);
 	}
 	if (!is_fresh(&regs[0], &sregs[0]) || memcmp(&regs[0], &regs[1], sizeof(regs[0])) ||
 	    memcmp(&sregs[0], &sregs[1], sizeof(sregs[0])))

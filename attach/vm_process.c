@@ -12,8 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Descriptors of one process that are looked at. */
+/* Descriptors and threads of one process that are looked at. */
 #define DESCRIPTORS_MAX 65536
+#define THREADS_MAX 65536
 #define COMMAND_LINE_MAX (128 * 1024)
 
 static const char vcpu_link[] = "anon_inode:kvm-vcpu:";
@@ -201,6 +202,34 @@ static void read_program(struct vm_process *process, const char *proc)
 	process->kind = kind_of(process->vmm);
 }
 
+/* Each thread may be traced by itself. */
+static pid_t find_tracer(const struct vm_process *process, const char *proc)
+{
+	char path[300], text[4096];
+	struct dirent *entry;
+	uint64_t tracer = 0;
+	DIR *directory;
+
+	snprintf(path, sizeof(path), "%s/%d/task", proc, (int)process->pid);
+	directory = opendir(path);
+	for (unsigned seen = 0; directory && !tracer && seen < THREADS_MAX; seen++) {
+		uint64_t thread;
+
+		entry = readdir(directory);
+		if (!entry)
+			break;
+		if (!proc_number(entry->d_name, INT32_MAX, &thread))
+			continue;
+		snprintf(path, sizeof(path), "task/%d/status", (int)thread);
+		proc_read(proc, process->pid, path, text, sizeof(text));
+		if (!proc_field(text, "TracerPid", 10, &tracer))
+			tracer = 0;
+	}
+	if (directory)
+		closedir(directory);
+	return (pid_t)tracer;
+}
+
 static void read_status(struct vm_process *process, const char *proc)
 {
 	char text[4096];
@@ -209,8 +238,7 @@ static void read_status(struct vm_process *process, const char *proc)
 	proc_read(proc, process->pid, "status", text, sizeof(text));
 	if (proc_field(text, "Uid", 10, &value))
 		process->owner = (uid_t)value;
-	if (proc_field(text, "TracerPid", 10, &value))
-		process->tracer = (pid_t)value;
+	process->tracer = find_tracer(process, proc);
 }
 
 gp_status_t vm_process_init(struct vm_process *process, const char *proc, pid_t pid,

@@ -5,6 +5,7 @@
 #include "attach/attached_vm.h"
 #include "sampling.h"
 #include "sampling_summary.h"
+#include "vmm/sandbox.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -102,6 +103,8 @@ static gp_status_t attach(const struct attach_options *options, struct attached_
 	};
 	gp_status_t status = find_process(options->machine, &config.pid, error);
 
+	if (!status && sandbox_is_supported())
+		status = sandbox_enter_process(error);
 	if (status)
 		return status;
 	catch_signals();
@@ -117,6 +120,14 @@ static gp_status_t check_vcpus(const struct sampling_options *options,
 					 "--sample-cpus names vCPU %u; the machine has %u",
 					 options->sampled_vcpus[i], info->process->vcpu_count);
 	return GP_OK;
+}
+
+/* Those that read what the guest has laid out need no more than the trace and its memory, which are
+ * open. The threads that stop vCPUs need ptrace() all the time. */
+static gp_status_t confine_reader(void *context, struct error *error)
+{
+	(void)context;
+	return sandbox_is_supported() ? sandbox_enter_thread(SANDBOX_READER, NULL, error) : GP_OK;
 }
 
 /* What the trace says of where it comes from. */
@@ -195,6 +206,7 @@ static int record(struct sampling *sampling, struct attached_vm *vm)
 		.target = attached_vm_target(vm),
 		.memory_bytes = info->memory_bytes,
 		.source = source,
+		.on_thread_start = confine_reader,
 	};
 	struct error error = {0};
 

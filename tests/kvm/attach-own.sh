@@ -15,7 +15,7 @@ result() {
 		echo "ok $count - $2"
 	else
 		echo "not ok $count - $2"
-		sed 's/^/# /' "$work"/*.err "$work/report" "$work/diff" 2>/dev/null | head -n 40
+		sed 's/^/# /' "$work"/*.err "$work/report" 2>/dev/null | head -n 40
 	fi
 }
 
@@ -47,6 +47,17 @@ for trace in own attached; do
 		grep -q '^# stacks:  *root 100.0 %' "$work/report"
 	result $? "the trace of $trace is complete, every stack whole"
 done
-"$guestprof" diff --fail-above 5% "$work/own.fxt" "$work/attached.fxt" >"$work/diff" 2>&1
-result $? "both traces have the same shares"
+# percent NAME FUNCTION: of the trace's stacks; its ticks may be hundreds for one stack on a busy host
+percent() {
+	"$guestprof" export json "$work/$1.fxt" |
+		sed -n 's/.*"stack":\[{"address":"[^"]*","name":"\([^"]*\)".*/\1/p' |
+		awk -v function_name="$2" '{ all++; found += $0 == function_name }
+			END { print (all > 100 ? found * 100 / all : "too few") }'
+}
+for function in leaf_70 leaf_20 leaf_8; do
+	own=$(percent own $function) attached=$(percent attached $function)
+	echo "$function: $own % and $attached %" >"$work/report"
+	awk "BEGIN { difference = $own - $attached; exit !(difference < 4 && difference > -4) }" 2>/dev/null
+	result $? "both ways have the same share of $function"
+done
 echo "1..$count"

@@ -7,7 +7,6 @@ set -u
 KERNELS="$KERNELS 6.1-rt=linux-image-rt-amd64"
 guests_begin lab-sample
 
-inspect=${guestprof%/*}/tests/lab/inspect_trace
 [ -x "$inspect" ] || skip_all "no $inspect (make lab-programs)"
 
 # --- what the guests get
@@ -115,30 +114,6 @@ slides() {
 		}
 		count[$2] == 1 && $3 == "" { print value($1) - value(address[$2]) }' | sort -n | uniq -c |
 		awk '$1 > 20 { slides++ } { other += $1 <= 20 } END { print slides + 0, other + 0 }'
-}
-
-# shares NAME: "as known", or what was found instead
-shares() {
-	"$inspect" "$work/$1.fxt" leaves | awk '
-		$2 == "user" { ticks[$3] += $1 }
-		function check(name, share, found, bound) {
-			found = ticks[name] / n
-			# 99.9 % for the three together, of a normal distribution.
-			bound = 3.59 * sqrt(share * (1 - share) / n)
-			if (found < share - bound || found > share + bound)
-				bad = bad sprintf(" %s %.4f of %d, wanted %.2f +- %.4f", name, found, n, share, bound)
-		}
-		END {
-			n = ticks["hash"] + ticks["sort"] + ticks["walk_down"]
-			if (n < 100) {
-				print "only", n + 0, "samples"
-				exit
-			}
-			check("hash", .7)
-			check("sort", .2)
-			check("walk_down", .1)
-			print bad ? bad : "as known"
-		}'
 }
 
 for name in 6.1 6.1-cloud 6.1-rt 6.12 6.12-cloud; do

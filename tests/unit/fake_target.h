@@ -36,6 +36,9 @@ struct fake_target {
 	struct guest_memory memory;
 	unsigned count;
 	bool in_guest; /* what a kick answers */
+	/* What a stop says of its vCPU, and whether it has registers for it. */
+	enum sampler_vcpu_state state;
+	bool without_registers;
 	/* A guest that stands still: its memory, and the registers of as many vCPUs. NULL: none. */
 	const struct guest_memory *image;
 	const struct guest_cpu *cpus;
@@ -102,8 +105,10 @@ static inline void *fake_run(void *argument)
 			continue;
 		cpu.rip++;
 		atomic_fetch_add(&vcpu->stops, 1);
-		sampler_capture(&vcpu->target->target, vcpu->index,
-				vcpu->target->cpus ? &vcpu->target->cpus[vcpu->index] : &cpu);
+		sampler_capture_in_state(&vcpu->target->target, vcpu->index, vcpu->target->state,
+					 vcpu->target->without_registers ? NULL
+					 : vcpu->target->cpus ? &vcpu->target->cpus[vcpu->index]
+							      : &cpu);
 	}
 	sampler_vcpu_ended(&vcpu->target->target, vcpu->index);
 	atomic_store(&vcpu->thread_id, 0);

@@ -204,7 +204,7 @@ Test(memory_layout, registers_that_prove_nothing_are_refused)
 	wrong = cpu;
 	wrong.cr0 = 0;
 	cr_assert_eq(memory_layout_find(&vmm.memory, 0, &wrong, 1, banner, &error),
-		     GP_ERR_NOT_FOUND);
+		     GP_ERR_TIMED_OUT);
 	cr_assert(!guest_memory_read(&vmm.memory.memory, gpa(0x10000), &value, 8),
 		  "nothing is readable without a layout");
 	wrong = cpu;
@@ -246,6 +246,24 @@ Test(memory_layout, only_a_file_that_cannot_shrink_is_mapped_here)
 {
 	cr_assert_str_eq(method_of_memfd(F_SEAL_SHRINK | F_SEAL_GROW), "shared");
 	cr_assert_str_eq(method_of_memfd(0), "/proc");
+}
+
+Test(memory_layout, memory_that_the_guest_gave_back_reads_as_zeros)
+{
+	struct guest_cpu cpu;
+	struct vmm vmm;
+	char banner[256];
+
+	make_ram(&vmm, 64 * MIB, 0, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	cpu = make_tables(&vmm, 0x10000, 32 * MIB);
+	put(&vmm, 8 * MIB, 0x42);
+	open_memory(&vmm);
+	cr_assert_eq(memory_layout_find(&vmm.memory, 0, &cpu, 1, banner, NULL), GP_OK);
+	cr_assert_eq(read_word(&vmm, 8 * MIB), 0x42);
+	/* As a VMM does for its guest's balloon. */
+	cr_assert(!madvise(vmm.ram + 8 * MIB, 2 * MIB, MADV_DONTNEED));
+	cr_assert_eq(read_word(&vmm, 8 * MIB), 0);
+	end(&vmm);
 }
 
 Test(memory_layout, while_a_vcpu_is_stopped_a_page_is_read_once)

@@ -200,3 +200,58 @@ Test(sampler, sessions_that_come_and_go)
 	cr_assert_null(wrong, "%s", wrong);
 	cr_assert_gt(ticks, 0);
 }
+
+/* Full samples of the whole session, whose modes are all `mode`. */
+static void check_mode(uint64_t mode, bool with_stack)
+{
+	static uint8_t data[1 << 20];
+	gp_sampler_t *session;
+	gp_sampler_totals_t totals;
+	struct fxt_reader reader;
+	struct fxt_record record;
+	uint64_t full = 0;
+	size_t size;
+
+	cr_assert_eq(gp_sampler_create(&fake.target, 0, &good, &session), GP_OK);
+	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
+	wait_for_stops(0, atomic_load(&fake.vcpus[0].stops) + 5);
+	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
+	cr_assert_eq(gp_sampler_read(session, 0, data, sizeof(data), &size), GP_OK);
+	cr_assert_eq(fxt_reader_init(&reader, data, size, NULL), GP_OK);
+	while (fxt_reader_next(&reader, &record)) {
+		struct fxt_sample sample;
+
+		if (record.kind != FXT_KIND_BLOB || !fxt_blob_is_sample(&record.blob))
+			continue;
+		cr_assert_null(fxt_sample_decode(&record.blob, &sample));
+		/* The last tick before a stop may have found nobody to look. */
+		if (sample.vcpu != 0 || (sample.flags & FXT_SAMPLE_CONTINUATION) ||
+		    sample.mode == FXT_MODE_UNKNOWN)
+			continue;
+		cr_assert_eq(sample.mode, mode, "%d", (int)sample.mode);
+		cr_assert_eq((sample.flags & FXT_SAMPLE_STACK) != 0, with_stack);
+		cr_assert_eq(sample.depth != 0, with_stack);
+		full++;
+	}
+	fxt_reader_deinit(&reader);
+	cr_assert_geq(full, 4);
+	cr_assert_eq(gp_sampler_totals(session, 0, &totals), GP_OK);
+	cr_assert_eq(totals.ticks, totals.full + totals.partial + totals.dropped);
+	gp_sampler_close(session);
+}
+
+Test(sampler, a_target_may_say_what_a_vcpu_does_with_registers_or_without)
+{
+	fake.in_guest = true;
+	fake.state = SAMPLER_VCPU_HALTED;
+	fake.without_registers = true;
+	check_mode(FXT_MODE_HALTED, false);
+	fake.state = SAMPLER_VCPU_IN_VMM;
+	check_mode(FXT_MODE_IN_VMM, false);
+	fake.without_registers = false;
+	check_mode(FXT_MODE_IN_VMM, true);
+	fake.state = SAMPLER_VCPU_HALTED;
+	check_mode(FXT_MODE_HALTED, true);
+	fake.state = SAMPLER_VCPU_NOT_STARTED;
+	check_mode(FXT_MODE_NOT_STARTED, true);
+}

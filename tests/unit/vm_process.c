@@ -82,6 +82,18 @@ static void make_qemu(const char *pid, const char *command_line, size_t size)
 	make_file(name, command_line, size);
 	snprintf(name, sizeof(name), "%s/status", pid);
 	make_file(name, qemu_status, sizeof(qemu_status) - 1);
+	/* A debugger has one of its threads. */
+	snprintf(name, sizeof(name), "%s/task", pid);
+	make_directory(name);
+	for (int thread = 100; thread < 103; thread++) {
+		snprintf(name, sizeof(name), "%s/task/%d", pid, thread);
+		make_directory(name);
+		snprintf(name, sizeof(name), "%s/task/%d/status", pid, thread);
+		if (thread == 101)
+			make_file(name, qemu_status, sizeof(qemu_status) - 1);
+		else
+			make_file(name, "TracerPid:\t0\n", 13);
+	}
 }
 
 #define QEMU "qemu\0-name\0guest=web,,1,debug-threads=on\0-uuid\0abc-def\0-M\0pc-q35-7.2\0-S"

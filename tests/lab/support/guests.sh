@@ -11,7 +11,7 @@
 #	job LINE NAME <<'END'      queues a script; LINE is 1 or 2; it runs in $work and sees what
 #	                           is listed below
 #	run_jobs                   runs what is queued
-#	is, holds, lacks, at_least, skip, guests_end    results
+#	is, holds, lacks, shares, at_least, skip, guests_end    results
 #
 # A job sees: $guestprof; boot ARGUMENTS..., which is `guestprof record` without sampling, with a
 # timeout and without input; $kernels, $initrds and $elf (directories); wait_for TEXT FILE [PID].
@@ -19,6 +19,7 @@
 
 guestprof=${GUESTPROF:-$PWD/build/guestprof}
 case $guestprof in /*) ;; *) guestprof=$PWD/$guestprof ;; esac
+inspect=${guestprof%/*}/tests/lab/inspect_trace
 top=$PWD
 kernels=$top/build/kernels
 parts=$top/build/test-parts
@@ -192,6 +193,30 @@ ends_with() {
 # The text behind WORD in the first line of a job's output that holds it.
 word_of() {
 	sed -n "s|^$2 *||p" "$work/$1.text" | head -n 1
+}
+
+# shares NAME: of the workload (demo/workload.c) in $work/NAME.fxt: "as known", or what was found instead
+shares() {
+	"$inspect" "$work/$1.fxt" leaves | awk '
+		$2 == "user" { ticks[$3] += $1 }
+		function check(name, share, found, bound) {
+			found = ticks[name] / n
+			# 99.9 % for the three together, of a normal distribution.
+			bound = 3.59 * sqrt(share * (1 - share) / n)
+			if (found < share - bound || found > share + bound)
+				bad = bad sprintf(" %s %.4f of %d, wanted %.2f +- %.4f", name, found, n, share, bound)
+		}
+		END {
+			n = ticks["hash"] + ticks["sort"] + ticks["walk_down"]
+			if (n < 100) {
+				print "only", n + 0, "samples"
+				exit
+			}
+			check("hash", .7)
+			check("sort", .2)
+			check("walk_down", .1)
+			print bad ? bad : "as known"
+		}'
 }
 
 guests_end() {
