@@ -46,7 +46,7 @@ struct frames {
 	/* What was found out for a trace: by address, and by symbol, for kernel and program. */
 	struct frames_known *known;
 	uint32_t *of_symbol[TRACE_SYMBOL_GROUPS][2]; /* numbers plus one; NULL: not asked yet */
-	uint64_t known_of; /* trace.serial */
+	uint64_t known_of;                           /* trace.serial */
 };
 
 gp_status_t frames_init(struct frames *frames, struct error *error);

@@ -1,5 +1,7 @@
 #include "output.h"
 
+#include "progress.h"
+
 #include "base/cleanup.h"
 
 #include <errno.h>
@@ -43,6 +45,8 @@ gp_status_t output_open(struct output *output, const char *path, struct error *e
 	if (!path || !strcmp(path, "-")) {
 		output->file = stdout;
 		output->is_terminal = isatty(STDOUT_FILENO);
+		if (output->is_terminal)
+			progress_end();
 		return GP_OK;
 	}
 	if (stat(path, &file)) {
@@ -74,6 +78,7 @@ void output_open_paged(struct output *output)
 	const char *pager = getenv("PAGER");
 
 	*output = (struct output){.file = stdout, .is_terminal = isatty(STDOUT_FILENO)};
+	progress_end();
 	signal(SIGPIPE, SIG_IGN);
 	if (!output->is_terminal)
 		return;

@@ -1,6 +1,7 @@
 #include "page_command.h"
 
 #include "output.h"
+#include "progress.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@ static gp_status_t read_trace(struct page_data *data, const char *path, struct f
 			      struct error *error)
 {
 	static struct trace trace; /* larger than a stack frame should be */
-	gp_status_t status = trace_open(path, &trace, error);
+	gp_status_t status = progress_open_trace(path, &trace, error);
 
 	if (status)
 		return status;
@@ -61,6 +62,7 @@ int page_command_run(struct page_command *command)
 		status = default_output(command, path, sizeof(path), &error);
 		output = path;
 	}
+	progress_begin(command->program);
 	if (!status)
 		status = page_data_create(command->with_times, &data, &error);
 	if (!status)
@@ -73,6 +75,7 @@ int page_command_run(struct page_command *command)
 		status = write_output(command, data, output, &error);
 	page_data_destroy(data);
 	filter_deinit(&command->filter);
+	progress_end();
 	if (status) {
 		fprintf(stderr, "%s: %s\n", command->program, error.text);
 		return EXIT_FAILURE;

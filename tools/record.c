@@ -1,6 +1,7 @@
 /* guestprof record: boots a guest and profiles it. */
 #include "command.h"
 
+#include "progress.h"
 #include "record_options.h"
 #include "record_status.h"
 #include "record_summary.h"
@@ -297,7 +298,7 @@ static int run(struct recording *recording)
 		limits.watch_ns = RECORD_STATUS_NS;
 	}
 	end = machine_run(recording->machine, &limits, &error);
-	record_status_clear(&recording->line);
+	progress_end();
 	panicked = end == MACHINE_RESET || end == MACHINE_TRIPLE_FAULT
 			   ? atomic_load(&recording->panic_on_console)
 			   : false;

@@ -5,6 +5,7 @@
 #include "command.h"
 #include "options.h"
 #include "output.h"
+#include "progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -209,7 +210,8 @@ int command_report(int argc, char **argv)
 		return code;
 	if (report.shape != REPORT_TABLE && !choice.lines_given)
 		report.most = 0;
-	status = trace_open(report.path, &report.trace, &error);
+	progress_begin(program);
+	status = progress_open_trace(report.path, &report.trace, &error);
 	if (!status) {
 		status = build(&report, &choice, &error);
 		if (!status)
@@ -220,6 +222,7 @@ int command_report(int argc, char **argv)
 		trace_close(&report.trace);
 	}
 	filter_deinit(&report.filter);
+	progress_end();
 	if (!status)
 		return EXIT_SUCCESS;
 	fprintf(stderr, "%s: %s\n", program, error.text);
