@@ -15,7 +15,7 @@ int options_parse(const struct options *options, int argc, char **argv)
 
 		if (option == 'h') {
 			options->print_help(stdout);
-			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+			return EXIT_SUCCESS;
 		}
 		if (option == '?') /* getopt has said what is wrong */
 			return EXIT_USAGE;

@@ -337,8 +337,6 @@ static int run(struct recording *recording)
 		if (code == RECORD_POWERED_OFF)
 			code = RECORD_FAILED;
 	}
-	if (options->json && fflush(stdout))
-		code = code ? code : RECORD_FAILED;
 	return code;
 }
 
