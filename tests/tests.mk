@@ -34,6 +34,7 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 # Command lines are parsed in tools/, which is in no library.
 $(BUILD)/tests/unit/record_options: $(BUILD)/obj/tools/record_options.o
 $(BUILD)/tests/unit/progress: $(BUILD)/obj/tools/progress.o
+$(BUILD)/tests/unit/record_summary: $(BUILD)/obj/tools/record_summary.o
 $(BUILD)/tests/unit/record_status: $(patsubst %,$(BUILD)/obj/tools/%.o,record_status progress)
 $(BUILD)/tests/unit/output: $(patsubst %,$(BUILD)/obj/tools/%.o,output progress)
 $(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\

@@ -56,11 +56,6 @@ struct choice {
 	void (*write)(const struct diff *diff, FILE *to);
 };
 
-static void print_help(FILE *to)
-{
-	fputs(help, to);
-}
-
 size_t diff_compared(const struct diff *diff)
 {
 	return diff->shape == DIFF_TABLE ? diff->compare.count : diff->tree.paths;
@@ -158,7 +153,7 @@ static int parse(int argc, char **argv, struct diff *diff, struct choice *choice
 		{NULL, 0, NULL, 0},
 	};
 	const struct options options = {.program = program,
-					.print_help = print_help,
+					.help = help,
 					.letters = "n:h",
 					.names = names,
 					.filter = &diff->filter,

@@ -14,7 +14,10 @@ int options_parse(const struct options *options, int argc, char **argv)
 		bool good;
 
 		if (option == 'h') {
-			options->print_help(stdout);
+			if (options->help)
+				fputs(options->help, stdout);
+			else
+				options->print_help(stdout);
 			return EXIT_SUCCESS;
 		}
 		if (option == '?') /* getopt has said what is wrong */

@@ -29,7 +29,8 @@ static gp_status_t write_output(const struct page_command *command, const struct
 
 	if (status)
 		return status;
-	status = command->write(data, output.file, command->context, error);
+	status = command->write ? command->write(data, output.file, command->context, error)
+				: page_write(data, command->type, output.file, error);
 	if (!status)
 		return output_finish(&output, error);
 	output_abandon(&output);
@@ -64,7 +65,7 @@ int page_command_run(struct page_command *command)
 	}
 	progress_begin(command->program);
 	if (!status)
-		status = page_data_create(command->with_times, &data, &error);
+		status = page_data_create(command->type == PAGE_TIMELINE, &data, &error);
 	if (!status)
 		status = read_trace(data, command->trace, &command->filter, &error);
 	if (!status && command->base)

@@ -39,11 +39,6 @@ static const char help[] =
 	"          guestprof report --by process --from 2s --to 5s boot.fxt\n"
 	"          guestprof report --tree=callers --symbol '*spin_lock*' boot.fxt\n";
 
-static void print_help(FILE *to)
-{
-	fputs(help, to);
-}
-
 static const struct {
 	const char *name;
 	bool is_owner;
@@ -127,7 +122,7 @@ static int parse(int argc, char **argv, struct report *report, struct choice *ch
 		{NULL, 0, NULL, 0},
 	};
 	const struct options options = {.program = program,
-					.print_help = print_help,
+					.help = help,
 					.letters = "n:h",
 					.names = names,
 					.filter = &report->filter,
