@@ -139,7 +139,7 @@ static void give_sample(struct merge *merge, struct merge_entry *entry)
 
 bool merge_next(struct merge *merge, struct merge_entry *entry)
 {
-	const struct trace *trace = merge->trace;
+	struct trace *trace = merge->trace;
 	bool lost = merge->next_lost < trace->lost_count;
 
 	if (!merge->heap_count && !lost)
@@ -149,6 +149,7 @@ bool merge_next(struct merge *merge, struct merge_entry *entry)
 		give_lost(merge, entry);
 	else
 		give_sample(merge, entry);
+	trace_tell(trace, "reading its samples", ++merge->given, trace->info.stacks);
 	if (entry->time_ns < merge->last_ns)
 		entry->time_ns = merge->last_ns;
 	merge->last_ns = entry->time_ns;

@@ -41,6 +41,7 @@ struct merge {
 	size_t heap_count;
 	size_t next_lost;
 	uint64_t last_ns;
+	uint64_t given;
 };
 
 gp_status_t merge_init(struct merge *merge, struct trace *trace, struct error *error);

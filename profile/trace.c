@@ -16,6 +16,8 @@
 
 /* Where a symbol of unknown size ends if no other follows it. */
 #define LONGEST_SYMBOL UINT64_C(0x100000)
+/* Records, for one look at the clock. */
+#define WATCH_STEPS 1024
 
 static enum trace_symbol_group group_of(uint32_t kind)
 {
@@ -267,6 +269,14 @@ static void note_end(struct trace *trace)
 	info->complete = info->complete && !info->cut && !info->broken;
 }
 
+void trace_tell(struct trace *trace, const char *what, uint64_t done, uint64_t all)
+{
+	if (!trace->watch || ++trace->watch_steps < WATCH_STEPS)
+		return;
+	trace->watch_steps = 0;
+	trace->watch(what, done, all);
+}
+
 static gp_status_t look_through(struct trace *trace, struct error *error)
 {
 	static _Atomic uint64_t opened;
@@ -281,6 +291,7 @@ static gp_status_t look_through(struct trace *trace, struct error *error)
 		struct fxt_sample sample;
 		bool room = true;
 
+		trace_tell(trace, "looking through the trace", record.offset, trace->size);
 		if (record.kind == FXT_KIND_EVENT)
 			room = see_event(trace, &record.event);
 		else if (record.kind == FXT_KIND_KERNEL_OBJECT)
@@ -314,11 +325,18 @@ static gp_status_t look_through(struct trace *trace, struct error *error)
 
 gp_status_t trace_open(const char *path, struct trace *trace, struct error *error)
 {
+	return trace_open_watched(path, NULL, trace, error);
+}
+
+gp_status_t trace_open_watched(const char *path, trace_watch *watch, struct trace *trace,
+			       struct error *error)
+{
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	gp_status_t status;
 	struct stat file;
 
 	memset(trace, 0, sizeof(*trace));
+	trace->watch = watch;
 	if (fd < 0)
 		return error_set_errno(error, errno, "cannot open the trace %s", path);
 	if (fstat(fd, &file) || !S_ISREG(file.st_mode))
@@ -417,6 +435,7 @@ bool trace_next_sample(struct trace *trace, struct fxt_sample *sample, uint64_t 
 		if (!trace_weigh_sample(&trace->lanes[found.vcpu % TRACE_VCPUS_MAX], &found, ticks))
 			continue;
 		trace->position = record.offset;
+		trace_tell(trace, "reading its samples", record.offset, trace->size);
 		*sample = found;
 		return true;
 	}

@@ -126,6 +126,10 @@ struct trace_module {
 	const uint8_t *build_id;
 };
 
+/* Told now and then how far the reading of a trace is, on the thread that reads; `what` is static
+ * text. */
+typedef void trace_watch(const char *what, uint64_t done, uint64_t all);
+
 struct trace {
 	void *bytes; /* the mapped file */
 	size_t size;
@@ -146,6 +150,8 @@ struct trace {
 	struct trace_lost *lost; /* sorted by begin_ns */
 	size_t lost_count;
 	size_t lost_capacity;
+	trace_watch *watch;       /* NULL: nobody waits */
+	uint32_t watch_steps;     /* since it was told last */
 	struct fxt_reader reader; /* of trace_next_sample() */
 	bool reading;
 	size_t position; /* of the sample given last: names are those that held there */
@@ -161,6 +167,13 @@ struct trace {
 /* Maps and looks through the file. Errors name it: no such file, not a trace (with what it looks
  * like), nothing readable in it. */
 gp_status_t trace_open(const char *path, struct trace *trace, struct error *error);
+
+/* The same, with somebody who waits; also while samples are read from it. */
+gp_status_t trace_open_watched(const char *path, trace_watch *watch, struct trace *trace,
+			       struct error *error);
+
+/* For who reads samples himself: one step further. */
+void trace_tell(struct trace *trace, const char *what, uint64_t done, uint64_t all);
 
 /* The same for bytes in memory, at a multiple of 8, which stay the caller's and unchanged until
  * trace_close(). Errors name no file. */

@@ -20,6 +20,8 @@ LAB_PROGRAMS := $(call programs,lab)
 WRAPPED_faults := calloc mmap mlock timer_create timer_settime sigaction syscall fcntl ioctl \
 	write ftruncate eventfd pthread_create
 
+WRAPPED_progress := clock_gettime
+
 # libdw is the truth about .eh_frame.
 LIBS_eh_frame_libdw := -ldw
 
@@ -31,11 +33,13 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 
 # Command lines are parsed in tools/, which is in no library.
 $(BUILD)/tests/unit/record_options: $(patsubst %,$(BUILD)/obj/tools/%.o,record_options sampling_options)
-$(BUILD)/tests/unit/record_status: $(BUILD)/obj/tools/record_status.o
-$(BUILD)/tests/unit/output: $(BUILD)/obj/tools/output.o
+$(BUILD)/tests/unit/record_status: $(patsubst %,$(BUILD)/obj/tools/%.o,record_status progress)
+$(BUILD)/tests/unit/sampling_summary: $(BUILD)/obj/tools/sampling_summary.o
+$(BUILD)/tests/unit/output: $(patsubst %,$(BUILD)/obj/tools/%.o,output progress)
+$(BUILD)/tests/unit/progress: $(BUILD)/obj/tools/progress.o
 $(BUILD)/tests/unit/top_lines: $(BUILD)/obj/tools/top_lines.o
 $(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\
-	lab_cpio lab_init lab_initramfs lab_parts subprocess)
+	lab_cpio lab_init lab_initramfs lab_parts progress subprocess)
 
 $(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)

@@ -6,7 +6,8 @@ struct command {
 	const char *name;
 	const char *summary; /* one line for `guestprof --help` */
 	/* argv[0] is the subcommand's name. Returns the exit code of the process. Called once,
-	 * on the main thread; may print and may exit. */
+	 * on the main thread; may print and may exit. What it printed to standard output need not
+	 * be written out yet: main() does, and tells when that fails. */
 	int (*run)(int argc, char **argv);
 };
 

@@ -4,6 +4,7 @@
 #include "command.h"
 #include "options.h"
 #include "output.h"
+#include "progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,11 +55,6 @@ struct choice {
 	bool lines_given;
 	void (*write)(const struct diff *diff, FILE *to);
 };
-
-static void print_help(FILE *to)
-{
-	fputs(help, to);
-}
 
 size_t diff_compared(const struct diff *diff)
 {
@@ -157,7 +153,7 @@ static int parse(int argc, char **argv, struct diff *diff, struct choice *choice
 		{NULL, 0, NULL, 0},
 	};
 	const struct options options = {.program = program,
-					.print_help = print_help,
+					.help = help,
 					.letters = "n:h",
 					.names = names,
 					.filter = &diff->filter,
@@ -197,7 +193,7 @@ static gp_status_t turn_round(struct call_tree *tree, struct error *error)
 static gp_status_t read_side(struct diff *diff, struct diff_side *side, struct error *error)
 {
 	struct profile_options options = {.filter = &diff->filter};
-	gp_status_t status = trace_open(side->path, &side->trace, error);
+	gp_status_t status = progress_open_trace(side->path, &side->trace, error);
 
 	if (!status)
 		status = call_tree_init(&side->tree, error);
@@ -337,7 +333,9 @@ int command_diff(int argc, char **argv)
 	code = parse(argc, argv, &diff, &choice);
 	if (code >= 0)
 		return code;
+	progress_begin(program);
 	status = run(&diff, &choice, &error);
+	progress_end();
 	if (status)
 		fprintf(stderr, "%s: %s\n", program, error.text);
 	code = status ? EXIT_FAILURE : is_slower(&diff) ? EXIT_SLOWER : EXIT_SUCCESS;

@@ -152,6 +152,10 @@ void diff_write_markdown(const struct diff *diff, FILE *to)
 		unit_of(diff));
 	fprintf(to, "Running: %.3f s before, %.3f s after.\n",
 		diff_seconds(&diff->sides[DIFF_BEFORE]), diff_seconds(&diff->sides[DIFF_AFTER]));
+	for (int i = 0; i < DIFF_SIDES; i++)
+		if (!diff->sides[i].trace.info.complete)
+			fprintf(to, "The trace %s is **incomplete**.\n",
+				i == DIFF_BEFORE ? "before" : "after");
 	if (diff->shape == DIFF_TABLE) {
 		write_markdown_rows(diff, to);
 		return;

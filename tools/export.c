@@ -2,6 +2,7 @@
 #include "command.h"
 #include "options.h"
 #include "output.h"
+#include "progress.h"
 
 #include "profile/export.h"
 
@@ -145,19 +146,22 @@ int command_export(int argc, char **argv)
 	code = parse(argc, argv, &choice);
 	if (code >= 0)
 		return code;
-	status = trace_open(choice.path, &trace, &error);
+	progress_begin(program);
+	status = progress_open_trace(choice.path, &trace, &error);
 	if (!status) {
 		status = frames_init(&frames, &error);
 		if (!status) {
 			status = write_to(&choice, &trace, &frames, &error);
 			frames_deinit(&frames);
 		}
+		progress_end();
 		if (!status && !trace.info.complete)
 			fprintf(stderr, "%s: %s is incomplete; what is there was written\n",
 				program, choice.path);
 		trace_close(&trace);
 	}
 	filter_deinit(&choice.filter);
+	progress_end();
 	if (!status)
 		return EXIT_SUCCESS;
 	fprintf(stderr, "%s: %s\n", program, error.text);

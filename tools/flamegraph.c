@@ -41,22 +41,10 @@ static gp_status_t write_svg(const struct page_data *data, FILE *to, const void 
 	return flame_svg_write(data, context, to, error);
 }
 
-static gp_status_t write_html(const struct page_data *data, FILE *to, const void *context,
-			      struct error *error)
-{
-	(void)context;
-	return page_write(data, PAGE_FLAMEGRAPH, to, error);
-}
-
 struct choice {
 	struct page_command page;
 	struct flame_svg_options svg;
 };
-
-static void print_help(FILE *to)
-{
-	fputs(help, to);
-}
 
 static bool take_option(void *context, int option)
 {
@@ -97,11 +85,11 @@ int command_flamegraph(int argc, char **argv)
 	};
 	struct choice choice = {.page = {.program = program,
 					 .suffix = ".html",
+					 .type = PAGE_FLAMEGRAPH,
 					 .trace = "guestprof.fxt",
-					 .write = write_html,
 					 .context = &choice.svg}};
 	const struct options options = {.program = program,
-					.print_help = print_help,
+					.help = help,
 					.letters = "o:d:h",
 					.names = names,
 					.filter = &choice.page.filter,

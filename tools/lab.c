@@ -249,7 +249,7 @@ int command_lab(int argc, char **argv)
 			break;
 		case 'h':
 			fputs(help, stdout);
-			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+			return EXIT_SUCCESS;
 		case OPTION_EXEC:
 		case OPTION_FETCH:
 		case OPTION_SETUP:

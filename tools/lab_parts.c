@@ -1,6 +1,7 @@
 /* A stock kernel, unpacked from its Debian package into the cache. */
 #include "lab.h"
 
+#include "progress.h"
 #include "subprocess.h"
 
 #include "base/cleanup.h"
@@ -263,6 +264,46 @@ static gp_status_t move(const char *from, const char *to, struct error *error)
 	return GP_OK;
 }
 
+struct download {
+	const char *directory;
+	uint64_t bytes; /* in all; 0: not known */
+};
+
+/* How many bytes the package has, by the lists of packages. */
+static uint64_t package_size(const char *package)
+{
+	const char *const show[] = {"apt-cache", "show", "--no-all-versions", package, NULL};
+	char text[16384], size[32];
+
+	if (subprocess_run(show, NULL, text, sizeof(text), NULL) != GP_OK ||
+	    !find_field(text, "Size", size, sizeof(size)))
+		return 0;
+	return strtoull(size, NULL, 10);
+}
+
+static void tell_download(const void *context)
+{
+	const struct download *download = context;
+	DIR *stream = opendir(download->directory);
+	struct dirent *entry;
+	uint64_t bytes = 0;
+	struct stat file;
+
+	while (stream && (entry = readdir(stream)))
+		if (!fstatat(dirfd(stream), entry->d_name, &file, AT_SYMLINK_NOFOLLOW) &&
+		    S_ISREG(file.st_mode))
+			bytes += (uint64_t)file.st_size;
+	if (stream)
+		closedir(stream);
+	progress_tell("downloading", bytes, download->bytes);
+}
+
+static void tell_unpacking(const void *context)
+{
+	(void)context;
+	progress_tell("unpacking", 0, 0);
+}
+
 /* Downloads `package` into the empty directory `work` and makes `work`/kernel of it. */
 static gp_status_t unpack_package(const char *package, const char *work, struct error *error)
 {
@@ -270,7 +311,8 @@ static gp_status_t unpack_package(const char *package, const char *work, struct 
 	char archive[PATH_MAX], tree[PATH_MAX], from[PATH_MAX], to[PATH_MAX];
 	char name[256], release[128];
 
-	if (subprocess_run(download, work, NULL, 0, error) != GP_OK)
+	struct download watched = {work, package_size(package)};
+	if (subprocess_run_watched(download, work, tell_download, &watched, error) != GP_OK)
 		return error_prefix(error, "cannot download %s", package);
 	if (!find_entry(work, package, name, sizeof(name)))
 		return error_set(error, GP_ERR_NOT_FOUND, "apt-get download %s left no file in %s",
@@ -279,7 +321,7 @@ static gp_status_t unpack_package(const char *package, const char *work, struct 
 	    !make_path(tree, "%s/tree", work) || !make_path(to, "%s/kernel", work))
 		return too_long(error);
 	const char *const extract[] = {"dpkg-deb", "-x", archive, tree, NULL};
-	if (subprocess_run(extract, NULL, NULL, 0, error) != GP_OK)
+	if (subprocess_run_watched(extract, NULL, tell_unpacking, NULL, error) != GP_OK)
 		return error_prefix(error, "cannot unpack %s", archive);
 	if (mkdir(to, 0777) < 0)
 		return error_set_errno(error, errno, "cannot make %s", to);
@@ -321,7 +363,9 @@ static gp_status_t fetch_into_cache(const char *package, const char *path, struc
 	if (!mkdtemp(work))
 		return error_set_errno(error, errno, "cannot make a directory beside %s", path);
 	fprintf(stderr, "guestprof lab: downloading the Debian package %s\n", package);
+	progress_begin("guestprof lab");
 	status = unpack_package(package, work, error);
+	progress_end();
 	if (status == GP_OK && !make_path(made, "%s/kernel", work))
 		status = too_long(error);
 	/* A rename, so that the path is either absent or complete. */

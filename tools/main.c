@@ -2,10 +2,14 @@
 #include "command.h"
 
 #include "base/container.h"
+#include "output.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command commands[] = {
 	{"record", "boot a guest and profile it", command_record},
@@ -33,7 +37,23 @@ static void print_help(FILE *to)
 	      to);
 }
 
-int main(int argc, char **argv)
+/* A reader that is gone is an error like any other, told in a line. Not SIG_IGN: the programs that
+ * are started from here would inherit it. */
+static void stay_alive(int signal)
+{
+	(void)signal;
+}
+
+/* A standard descriptor that was closed would be given to the next file that is opened, and a
+ * guest's console would go there. As it is now, using it fails. */
+static void fill_standard_descriptors(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+static int run(int argc, char **argv)
 {
 	if (argc < 2) {
 		print_help(stderr);
@@ -41,11 +61,11 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		print_help(stdout);
-		return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+		return EXIT_SUCCESS;
 	}
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
 		printf("guestprof %s\n", GUESTPROF_VERSION);
-		return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+		return EXIT_SUCCESS;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
 		if (!strcmp(argv[1], commands[i].name))
@@ -53,4 +73,18 @@ int main(int argc, char **argv)
 	}
 	fprintf(stderr, "guestprof: no command '%s'; guestprof --help lists them\n", argv[1]);
 	return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	struct error error = {0};
+	int code;
+
+	fill_standard_descriptors();
+	signal(SIGPIPE, stay_alive);
+	code = run(argc, argv);
+	if (output_settle(&error))
+		return code;
+	fprintf(stderr, "guestprof: %s\n", error.text);
+	return code ? code : EXIT_FAILURE;
 }

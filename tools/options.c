@@ -14,8 +14,11 @@ int options_parse(const struct options *options, int argc, char **argv)
 		bool good;
 
 		if (option == 'h') {
-			options->print_help(stdout);
-			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+			if (options->help)
+				fputs(options->help, stdout);
+			else
+				options->print_help(stdout);
+			return EXIT_SUCCESS;
 		}
 		if (option == '?') /* getopt has said what is wrong */
 			return EXIT_USAGE;

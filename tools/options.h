@@ -17,7 +17,8 @@
 
 struct options {
 	char *program; /* "guestprof report": stands before every message, getopt's too */
-	void (*print_help)(FILE *to);
+	const char *help;
+	void (*print_help)(FILE *to); /* where the help is no fixed text: instead of it */
 	const char *letters;
 	const struct option *names; /* 'h' is help */
 	struct filter *filter;

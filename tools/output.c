@@ -1,5 +1,7 @@
 #include "output.h"
 
+#include "progress.h"
+
 #include "base/cleanup.h"
 
 #include <errno.h>
@@ -43,6 +45,8 @@ gp_status_t output_open(struct output *output, const char *path, struct error *e
 	if (!path || !strcmp(path, "-")) {
 		output->file = stdout;
 		output->is_terminal = isatty(STDOUT_FILENO);
+		if (output->is_terminal)
+			progress_end();
 		return GP_OK;
 	}
 	if (stat(path, &file)) {
@@ -74,6 +78,7 @@ void output_open_paged(struct output *output)
 	const char *pager = getenv("PAGER");
 
 	*output = (struct output){.file = stdout, .is_terminal = isatty(STDOUT_FILENO)};
+	progress_end();
 	signal(SIGPIPE, SIG_IGN);
 	if (!output->is_terminal)
 		return;
@@ -92,25 +97,32 @@ void output_open_paged(struct output *output)
 		output->file = stdout;
 }
 
-gp_status_t output_finish(struct output *output, struct error *error)
+/* Writes out what a stream holds; GP_OK, or why that failed, now or before. */
+static gp_status_t flush(FILE *file, const char *name, struct error *error)
 {
-	const char *name = output->path ? output->path : "standard output";
-	bool failed = ferror(output->file) != 0;
-	gp_status_t status = GP_OK;
-	int why;
+	bool failed = ferror(file) != 0;
 
 	errno = 0;
 	/* A stream keeps that it failed, not why: what failed before fails again. */
-	if (failed && !output->is_pager)
-		putc('\n', output->file);
-	if (fflush(output->file))
-		failed = true;
-	why = errno ? errno : EIO;
+	if (failed)
+		putc('\n', file);
+	if (!fflush(file) && !failed)
+		return GP_OK;
+	return error_set_errno(error, errno ? errno : EIO, "cannot write %s", name);
+}
+
+gp_status_t output_finish(struct output *output, struct error *error)
+{
+	const char *name = output->path ? output->path : "standard output";
+	gp_status_t status = GP_OK;
+
 	if (output->is_pager) {
 		pclose(take_pointer(&output->file));
-	} else if (failed) {
-		status = error_set_errno(error, why, "cannot write %s", name);
-	} else if (output->path) {
+		output_abandon(output);
+		return GP_OK;
+	}
+	status = flush(output->file, name, error);
+	if (!status && output->path) {
 		if (fclose(take_pointer(&output->file)))
 			status = error_set_errno(error, errno, "cannot write %s", name);
 		else if (output->temporary && rename(output->temporary, output->path))
@@ -118,8 +130,16 @@ gp_status_t output_finish(struct output *output, struct error *error)
 		else
 			free(take_pointer(&output->temporary));
 	}
+	/* Told once. */
+	if (status && output->file)
+		clearerr(output->file);
 	output_abandon(output);
 	return status;
+}
+
+bool output_settle(struct error *error)
+{
+	return flush(stdout, "standard output", error) == GP_OK;
 }
 
 void output_abandon(struct output *output)

@@ -33,4 +33,8 @@ void output_open_paged(struct output *output);
 gp_status_t output_finish(struct output *output, struct error *error);
 void output_abandon(struct output *output);
 
+/* At the end of the process: what was printed to standard output, by whomever, is written out.
+ * False when that failed, now or before, and nobody has told: then `error` does. */
+bool output_settle(struct error *error);
+
 #endif

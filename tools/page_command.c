@@ -1,6 +1,7 @@
 #include "page_command.h"
 
 #include "output.h"
+#include "progress.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@ static gp_status_t read_trace(struct page_data *data, const char *path, struct f
 			      struct error *error)
 {
 	static struct trace trace; /* larger than a stack frame should be */
-	gp_status_t status = trace_open(path, &trace, error);
+	gp_status_t status = progress_open_trace(path, &trace, error);
 
 	if (status)
 		return status;
@@ -28,7 +29,8 @@ static gp_status_t write_output(const struct page_command *command, const struct
 
 	if (status)
 		return status;
-	status = command->write(data, output.file, command->context, error);
+	status = command->write ? command->write(data, output.file, command->context, error)
+				: page_write(data, command->type, output.file, error);
 	if (!status)
 		return output_finish(&output, error);
 	output_abandon(&output);
@@ -61,8 +63,9 @@ int page_command_run(struct page_command *command)
 		status = default_output(command, path, sizeof(path), &error);
 		output = path;
 	}
+	progress_begin(command->program);
 	if (!status)
-		status = page_data_create(command->with_times, &data, &error);
+		status = page_data_create(command->type == PAGE_TIMELINE, &data, &error);
 	if (!status)
 		status = read_trace(data, command->trace, &command->filter, &error);
 	if (!status && command->base)
@@ -73,11 +76,12 @@ int page_command_run(struct page_command *command)
 		status = write_output(command, data, output, &error);
 	page_data_destroy(data);
 	filter_deinit(&command->filter);
+	progress_end();
 	if (status) {
 		fprintf(stderr, "%s: %s\n", command->program, error.text);
 		return EXIT_FAILURE;
 	}
 	if (!command->output)
 		printf("%s\n", output);
-	return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+	return EXIT_SUCCESS;
 }

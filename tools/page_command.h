@@ -10,7 +10,8 @@ struct page_command {
 	const char *base;   /* a trace to compare with, or NULL */
 	const char *output; /* NULL: the trace's name with `suffix` for .fxt */
 	const char *suffix;
-	bool with_times;
+	enum page_type type;
+	/* Instead of the page; NULL: the page. */
 	gp_status_t (*write)(const struct page_data *data, FILE *to, const void *context,
 			     struct error *error);
 	const void *context; /* of write */

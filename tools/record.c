@@ -1,6 +1,7 @@
 /* guestprof record: boots a guest and profiles it. */
 #include "command.h"
 
+#include "progress.h"
 #include "record.h"
 #include "record_status.h"
 #include "sampling.h"
@@ -233,7 +234,7 @@ static int run(struct recording *recording)
 		limits.watch_ns = RECORD_STATUS_NS;
 	}
 	end = machine_run(recording->machine, &limits, &error);
-	record_status_clear(&recording->line);
+	progress_end();
 	panicked = end == MACHINE_RESET || end == MACHINE_TRIPLE_FAULT
 			   ? atomic_load(&recording->panic_on_console)
 			   : false;
@@ -263,8 +264,6 @@ static int run(struct recording *recording)
 		if (code == RECORD_POWERED_OFF)
 			code = RECORD_FAILED;
 	}
-	if (options->sampling.json && fflush(stdout))
-		code = code ? code : RECORD_FAILED;
 	return code;
 }
 

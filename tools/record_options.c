@@ -174,7 +174,7 @@ static int parse_option(int option, struct record_options *options)
 		return -1;
 	case 'h':
 		fputs(help, stdout);
-		return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+		return EXIT_SUCCESS;
 	default:
 		/* getopt has said what is wrong. */
 		return EXIT_USAGE;

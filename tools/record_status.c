@@ -1,11 +1,10 @@
 #include "record_status.h"
 
-#include "base/container.h"
 #include "profile/frames.h"
+#include "progress.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -99,26 +98,7 @@ bool record_status_has_place(int console, int errors)
 
 void record_status_draw(struct record_status *status)
 {
-	static const char begin[] = "\r\033[K";
-	char line[256 + sizeof(begin)];
-	struct winsize window;
-	size_t width = 79, length;
+	char text[256];
 
-	if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &window) && window.ws_col > 1)
-		width = window.ws_col - 1u; /* the last column may wrap */
-	if (width > sizeof(line) - sizeof(begin))
-		width = sizeof(line) - sizeof(begin);
-	length = append(line, sizeof(line), 0, begin);
-	length += record_status_text(status, line + length, width);
-	status->drawn = true;
-	/* In one piece; a terminal that takes no more is not waited for by anybody but this. */
-	if (write(STDERR_FILENO, line, length) < 0)
-		status->drawn = false;
-}
-
-void record_status_clear(struct record_status *status)
-{
-	if (status->drawn)
-		fputs("\r\033[K", stderr);
-	status->drawn = false;
+	progress_draw(text, record_status_text(status, text, sizeof(text)));
 }

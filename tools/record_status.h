@@ -25,7 +25,6 @@ struct record_status {
 	uint64_t last_ns;
 	uint64_t last_samples;
 	uint64_t last_modes[TALLY_MODES];
-	bool drawn;
 };
 
 /* Before the guest runs. `session` NULL: there is only the time to tell. */
@@ -40,8 +39,7 @@ size_t record_status_text(struct record_status *status, char *text, size_t size)
  * a file, to nothing, or to another terminal. Not when it goes to a pipe: `| tee` leads back. */
 bool record_status_has_place(int console, int errors);
 
-/* Draws it over the one before, on standard error; and takes it away. */
+/* Draws it over the one before; progress_end() takes it away. */
 void record_status_draw(struct record_status *status);
-void record_status_clear(struct record_status *status);
 
 #endif

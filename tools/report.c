@@ -5,6 +5,7 @@
 #include "command.h"
 #include "options.h"
 #include "output.h"
+#include "progress.h"
 #include "source_options.h"
 
 #include <stdlib.h>
@@ -41,11 +42,6 @@ static const char help[] =
 	"          guestprof report --by process --from 2s --to 5s boot.fxt\n"
 	"          guestprof report --tree --inlines --symfs ~/dbgsym boot.fxt\n"
 	"          guestprof report --tree=callers --symbol '*spin_lock*' boot.fxt\n";
-
-static void print_help(FILE *to)
-{
-	fputs(help, to);
-}
 
 static const struct {
 	const char *name;
@@ -141,7 +137,7 @@ static int parse(int argc, char **argv, struct report *report, struct choice *ch
 		{NULL, 0, NULL, 0},
 	};
 	const struct options options = {.program = program,
-					.print_help = print_help,
+					.help = help,
 					.letters = "n:h",
 					.names = names,
 					.filter = &report->filter,
@@ -230,7 +226,8 @@ int command_report(int argc, char **argv)
 		return code;
 	if (report.shape != REPORT_TABLE && !choice.lines_given)
 		report.most = 0;
-	status = trace_open(report.path, &report.trace, &error);
+	progress_begin(program);
+	status = progress_open_trace(report.path, &report.trace, &error);
 	if (!status) {
 		status = build(&report, &choice, &error);
 		if (!status)
@@ -242,6 +239,7 @@ int command_report(int argc, char **argv)
 		trace_close(&report.trace);
 	}
 	filter_deinit(&report.filter);
+	progress_end();
 	if (!status)
 		return EXIT_SUCCESS;
 	fprintf(stderr, "%s: %s\n", program, error.text);

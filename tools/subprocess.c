@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define TICK_MILLISECONDS 200
+
 static _Noreturn void become(const char *const *argv, const char *directory, int output, int errors)
 {
 	sigset_t none;
@@ -60,9 +62,14 @@ static const char *last_line(char *text)
 	return line ? line + 1 : text;
 }
 
+struct watch {
+	void (*tick)(const void *context);
+	const void *context;
+};
+
 /* Puts at most `size` bytes at `output` and says in *output_used how many. */
-static gp_status_t run(const char *const *argv, const char *directory, char *output, size_t size,
-		       size_t *output_used, struct error *error)
+static gp_status_t run(const char *const *argv, const char *directory, const struct watch *watch,
+		       char *output, size_t size, size_t *output_used, struct error *error)
 {
 	int out[2] = {-1, -1}, err[2] = {-1, -1};
 	char errors[2048] = "";
@@ -91,8 +98,14 @@ static gp_status_t run(const char *const *argv, const char *directory, char *out
 	struct pollfd pipes[2] = {{.fd = out_read, .events = POLLIN},
 				  {.fd = err_read, .events = POLLIN}};
 	while (pipes[0].fd >= 0 || pipes[1].fd >= 0) {
-		if (poll(pipes, 2, -1) < 0 && errno != EINTR)
+		int ready = poll(pipes, 2, watch ? TICK_MILLISECONDS : -1);
+
+		if (ready < 0 && errno != EINTR)
 			break;
+		if (watch)
+			watch->tick(watch->context);
+		if (ready <= 0)
+			continue;
 		if (pipes[0].revents && !drain(out_read, output, size, output_used))
 			pipes[0].fd = -1;
 		if (pipes[1].revents && !drain(err_read, errors, sizeof(errors) - 1, &errors_used))
@@ -113,18 +126,28 @@ gp_status_t subprocess_run(const char *const *argv, const char *directory, char 
 			   size_t size, struct error *error)
 {
 	size_t used = 0, room = output && size ? size - 1 : 0;
-	gp_status_t status = run(argv, directory, output, room, &used, error);
+	gp_status_t status = run(argv, directory, NULL, output, room, &used, error);
 
 	if (output && size)
 		output[used] = 0;
 	return status;
 }
 
+gp_status_t subprocess_run_watched(const char *const *argv, const char *directory,
+				   void (*tick)(const void *context), const void *context,
+				   struct error *error)
+{
+	const struct watch watch = {tick, context};
+	size_t used = 0;
+
+	return run(argv, directory, &watch, NULL, 0, &used, error);
+}
+
 gp_status_t subprocess_read(const char *const *argv, void *output, size_t size, size_t *length,
 			    struct error *error)
 {
 	size_t used = 0;
-	gp_status_t status = run(argv, NULL, output, size, &used, error);
+	gp_status_t status = run(argv, NULL, NULL, output, size, &used, error);
 
 	if (status == GP_OK)
 		*length = used;

@@ -13,6 +13,11 @@
 gp_status_t subprocess_run(const char *const *argv, const char *directory, char *output,
 			   size_t size, struct error *error);
 
+/* The same without output; `tick` is called some times a second meanwhile. */
+gp_status_t subprocess_run_watched(const char *const *argv, const char *directory,
+				   void (*tick)(const void *context), const void *context,
+				   struct error *error);
+
 /* The same, for bytes instead of a text: at most `size` of them, *length tells how many. What
  * does not fit is dropped. */
 gp_status_t subprocess_read(const char *const *argv, void *output, size_t size, size_t *length,

@@ -28,18 +28,6 @@ static const char help[] = "usage: guestprof timeline [OPTIONS] [FILE]\n"
 			   "Examples: guestprof timeline boot.fxt\n"
 			   "          guestprof timeline -o boot-timeline.html boot.fxt\n";
 
-static gp_status_t write_html(const struct page_data *data, FILE *to, const void *context,
-			      struct error *error)
-{
-	(void)context;
-	return page_write(data, PAGE_TIMELINE, to, error);
-}
-
-static void print_help(FILE *to)
-{
-	fputs(help, to);
-}
-
 /* There is only -o. */
 static bool take_option(void *context, int option)
 {
@@ -62,10 +50,9 @@ int command_timeline(int argc, char **argv)
 	struct page_command command = {.program = program,
 				       .suffix = "-timeline.html",
 				       .trace = "guestprof.fxt",
-				       .with_times = true,
-				       .write = write_html};
+				       .type = PAGE_TIMELINE};
 	const struct options options = {.program = program,
-					.print_help = print_help,
+					.help = help,
 					.letters = "o:h",
 					.names = names,
 					.filter = &command.filter,

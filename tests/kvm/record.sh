@@ -191,6 +191,26 @@ else
 	skip "a full disk" "no tmpfs can be mounted here"
 fi
 
+# Closed descriptors would be given to the trace and to /dev/kvm, and the console printed into them.
+code=0
+timeout 60 "$guestprof" record -m 16M -k "$guest" -p "rounds=5" --json -o "$trace" \
+	<&- >&- 2>"$work/err" || code=$?
+if [ "$code" = 1 ] && grep -q '^guestprof: cannot write standard output: Bad file' "$work/err" &&
+	"$guestprof" report "$trace" >"$work/report" 2>&1 && ! grep -q INCOMPLETE "$work/report"; then
+	pass "closed standard input and output: told, and the trace is whole"
+else
+	fail "closed standard input and output: exit code $code"
+fi
+code=0
+timeout 60 "$guestprof" record -m 16M -k "$guest" -p "rounds=5" -o "$trace" \
+	>/dev/full 2>"$work/err" </dev/null || code=$?
+if [ "$code" = 0 ] && "$guestprof" report "$trace" >"$work/report" 2>&1 &&
+	! grep -q INCOMPLETE "$work/report"; then
+	pass "a full disk under the console does not stop the guest"
+else
+	fail "a full disk under the console: exit code $code"
+fi
+
 # Bad input: exit code, one line, and words that it must hold.
 # refuses CODE NAME WORDS ARGUMENT...
 refuses() {

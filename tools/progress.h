@@ -1,0 +1,34 @@
+/* A line on a terminal that says how far long work is; nothing in a pipe or a file, and nothing for
+ * work of less than a second.
+ *
+ * One line for the process, on standard error: it belongs to the main thread. Whoever prints ends
+ * it first; output_open() does when the output is a terminal itself.
+ *
+ *     progress_begin("guestprof report");
+ *     progress_open_trace(path, &trace, &error)     reading it tells how far it is by itself
+ *     progress_tell("doing", done, all)             for other work, as often as one likes
+ *     progress_end();
+ */
+#ifndef TOOLS_PROGRESS_H
+#define TOOLS_PROGRESS_H
+
+#include "profile/trace.h"
+
+/* `program` stands at the beginning of the line. */
+void progress_begin(const char *program);
+
+/* `all` 0: not known. Units are the caller's: what is shown is a percentage, or a number; with both
+ * 0 nothing but what is done. */
+void progress_tell(const char *what, uint64_t done, uint64_t all);
+
+/* Draws a text of `size` bytes over the line before, cut to the terminal's width, without asking
+ * who looks and for how long. */
+void progress_draw(const char *text, size_t size);
+
+/* Takes the line away. Harmless without one. */
+void progress_end(void);
+
+/* As trace_open(); the trace then tells while its samples are read, too. */
+gp_status_t progress_open_trace(const char *path, struct trace *trace, struct error *error);
+
+#endif
