@@ -96,6 +96,16 @@ void namer_see_called(struct namer *namer, uint64_t address)
 		see_address(namer, ADDRESS_CALLED, address);
 }
 
+bool namer_has_seen(const struct namer *namer, uint64_t start, uint64_t size)
+{
+	const struct address_set *set = &namer->addresses[ADDRESS_VIRTUAL];
+
+	for (size_t i = 0; size && i < set->capacity; i++)
+		if (set->addresses[i] >= start && set->addresses[i] - start < size)
+			return true;
+	return false;
+}
+
 void namer_see_named(struct namer *namer, uint64_t address)
 {
 	struct address_set *set = &namer->addresses[ADDRESS_VIRTUAL];
