@@ -90,10 +90,14 @@ bool namer_see_records(struct namer *namer, const uint64_t *words, size_t count)
 	return look;
 }
 
+/* Called while code is copied, with the view locked: nothing is looked up here. */
 void namer_see_called(struct namer *namer, uint64_t address)
 {
-	if (namer->addresses[ADDRESS_CALLED].count < CALLED_MAX)
-		see_address(namer, ADDRESS_CALLED, address);
+	struct address_set *set = &namer->addresses[ADDRESS_CALLED];
+	size_t place;
+
+	if (address && set->count < CALLED_MAX)
+		address_set_place(set, address, &place);
 }
 
 bool namer_has_seen(const struct namer *namer, uint64_t start, uint64_t size)
