@@ -90,7 +90,6 @@ bool namer_see_records(struct namer *namer, const uint64_t *words, size_t count)
 	return look;
 }
 
-/* Called while code is copied, with the view locked: nothing is looked up here. */
 void namer_see_called(struct namer *namer, uint64_t address)
 {
 	struct address_set *set = &namer->addresses[ADDRESS_CALLED];
@@ -98,16 +97,6 @@ void namer_see_called(struct namer *namer, uint64_t address)
 
 	if (address && set->count < CALLED_MAX)
 		address_set_place(set, address, &place);
-}
-
-bool namer_has_seen(const struct namer *namer, uint64_t start, uint64_t size)
-{
-	const struct address_set *set = &namer->addresses[ADDRESS_VIRTUAL];
-
-	for (size_t i = 0; size && i < set->capacity; i++)
-		if (set->addresses[i] >= start && set->addresses[i] - start < size)
-			return true;
-	return false;
 }
 
 void namer_see_named(struct namer *namer, uint64_t address)
@@ -227,4 +216,14 @@ void namer_count(const struct namer *namer, uint64_t *seen, uint64_t *unnamed)
 		for (size_t i = 0; i < set->capacity; i++)
 			*unnamed += set->addresses[i] && set->marks[i] == MARK_NEW;
 	}
+}
+
+bool namer_has_seen(const struct namer *namer, uint64_t start, uint64_t size)
+{
+	const struct address_set *set = &namer->addresses[ADDRESS_VIRTUAL];
+
+	for (size_t i = 0; size && i < set->capacity; i++)
+		if (set->addresses[i] >= start && set->addresses[i] - start < size)
+			return true;
+	return false;
 }
