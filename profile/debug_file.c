@@ -193,17 +193,23 @@ char *debug_file_fetch(struct debug_library *self, const struct build_id *build_
 bool debug_file_symbol(const struct debug_file *self, const char *name, uint64_t *address)
 {
 	int count = self->library->getsymtab(self->module);
+	bool any = false;
+	uint64_t value = 0;
 
 	for (int i = 0; i < count; i++) {
 		GElf_Sym symbol;
 		const char *found = self->library->getsym(self->module, i, &symbol, NULL);
 
-		if (!found || strcmp(found, name))
+		if (!found || symbol.st_shndx == SHN_UNDEF || strcmp(found, name))
 			continue;
-		*address = symbol.st_value - self->bias;
-		return true;
+		if (any && value != symbol.st_value)
+			return false;
+		value = symbol.st_value;
+		any = true;
 	}
-	return false;
+	if (any)
+		*address = value - self->bias;
+	return any;
 }
 
 static const char *name_of(const struct debug_library *library, Dwarf_Die *die)

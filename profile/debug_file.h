@@ -29,7 +29,7 @@ void debug_file_close(struct debug_file *file);
  * freed. NULL: none is set, or they do not have it. */
 char *debug_file_fetch(struct debug_library *library, const struct build_id *build_id);
 
-/* The value of a symbol of the file. */
+/* The value of a symbol of the file; false: there is none, or several. */
 bool debug_file_symbol(const struct debug_file *file, const char *name, uint64_t *address);
 
 /* As source_lines_find(), of an address of the file. */

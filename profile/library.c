@@ -6,7 +6,8 @@
 gp_status_t library_load(struct library *library, const char *file, const char *package,
 			 const struct library_symbol *symbols, size_t count, struct error *error)
 {
-	void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+	/* Some keep state of their own that nothing frees (libdebuginfod's libcurl): they stay. */
+	void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 
 	if (!handle)
 		return error_set(error, GP_ERR_NOT_SUPPORTED,

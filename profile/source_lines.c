@@ -252,7 +252,7 @@ static bool is_plain_path(const char *path, size_t size)
 	return !memmem(path, size, "/../", 4) && (size < 3 || memcmp(path, "../", 3));
 }
 
-static struct file *program_file(struct source_lines *self, const struct trace_module *module)
+static struct file *module_file(struct source_lines *self, const struct trace_module *module)
 {
 	const struct build_id build_id = {module->build_id, module->build_id_bytes};
 	AUTO_FREE char *path = NULL, *debug = NULL;
@@ -347,15 +347,35 @@ static void remember(struct source_lines *self, uint32_t file, uint64_t address,
 	self->known_count++;
 }
 
+/* The address in a kernel module's file of one in the guest: "ext4_iget [ext4]" is ext4_iget there.
+ */
+static bool find_in_module(const struct debug_file *file, const struct trace_symbol *function,
+			   uint64_t address, uint64_t *in_file)
+{
+	const char *end = memmem(function->name, function->name_bytes, " [", 2);
+	AUTO_FREE char *name = NULL;
+	uint64_t start;
+
+	if (!end)
+		return false;
+	name = strndup(function->name, (size_t)(end - function->name));
+	if (!name || !debug_file_symbol(file, name, &start))
+		return false;
+	*in_file = start + (address - function->start);
+	return true;
+}
+
+/* From what is known, or from the file. `address` is the file's, but of kernel modules, whose
+ * sections lie anywhere: there it is the guest's, and `function` leads to the file's. */
 static size_t find(struct source_lines *self, struct file *file, uint32_t number, uint64_t address,
-		   struct source_frame out[SOURCE_FRAMES_MAX])
+		   const struct trace_symbol *function, struct source_frame out[SOURCE_FRAMES_MAX])
 {
 	const struct known *known;
+	uint64_t in_file = address;
 	size_t count;
 
 	if (!file || !file->debug)
 		return 0;
-	address -= file->slide;
 	known = self->table_size ? find_slot(self, number, address) : NULL;
 	if (known && known->count) {
 		count = known->count - 1;
@@ -363,7 +383,9 @@ static size_t find(struct source_lines *self, struct file *file, uint32_t number
 			memcpy(out, self->places + known->first, count * sizeof(*out));
 		return count;
 	}
-	count = debug_file_find(file->debug, address, out);
+	count = !function || find_in_module(file->debug, function, address, &in_file)
+			? debug_file_find(file->debug, in_file, out)
+			: 0;
 	remember(self, number, address, out, count);
 	return count;
 }
@@ -372,19 +394,25 @@ size_t source_lines_find(struct source_lines *self, const struct trace_program *
 			 const struct trace_symbol *symbol, uint64_t address,
 			 struct source_frame out[SOURCE_FRAMES_MAX])
 {
+	bool is_module = !program && symbol && symbol->kind == FXT_SYMBOL_MODULE;
 	const struct trace_module *module;
+	struct file *file;
 
-	if (program) {
+	if (program || is_module) {
 		module = trace_find_module(self->trace, program, address);
 		if (!module)
 			return 0;
-		return find(self, program_file(self, module), module->file,
-			    address - module->start + module->file_address, out);
+		file = module_file(self, module);
+		if (is_module)
+			return find(self, file, module->file, address, symbol, out);
+		return find(self, file, module->file,
+			    address - module->start + module->file_address, NULL, out);
 	}
-	/* Modules lie anywhere, and startup code where it was loaded. */
-	if (symbol && symbol->kind != FXT_SYMBOL_KERNEL && symbol->kind != FXT_SYMBOL_FILE)
+	/* Startup code is where it was loaded. */
+	if (symbol && symbol->kind == FXT_SYMBOL_BOOT)
 		return 0;
-	return find(self, kernel_file(self), KERNEL_FILE, address, out);
+	file = kernel_file(self);
+	return find(self, file, KERNEL_FILE, address - file->slide, NULL, out);
 }
 
 /* Source text. */

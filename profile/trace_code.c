@@ -286,9 +286,10 @@ void trace_free_code(struct trace *trace)
 const struct trace_module *trace_find_module(const struct trace *trace,
 					     const struct trace_program *program, uint64_t address)
 {
-	if (!trace->code || !program)
-		return NULL;
-	return find_module(trace->code, program->of.process, program->of.valid_from, address);
+	static const struct fxt_process_symbols kernel;
+	const struct fxt_process_symbols *of = program ? &program->of : &kernel;
+
+	return trace->code ? find_module(trace->code, of->process, of->valid_from, address) : NULL;
 }
 
 /* Lays a piece, whose first byte is at `address`, over the function at `start`. Pieces of one place

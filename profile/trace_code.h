@@ -27,7 +27,8 @@ struct trace_function_code {
 void trace_code_find(const struct trace *trace, const struct trace_program *program, uint64_t start,
 		     uint64_t size, struct trace_function_code *out);
 
-/* The file that a program has mapped at an address, or NULL. Two with the same `file` are of one
+/* The file that a program (NULL: the kernel, whose modules these are) has mapped at an address, or
+ * NULL. Two with the same `file` are of one
  * file: the same build id, or, without one, name. */
 const struct trace_module *trace_find_module(const struct trace *trace,
 					     const struct trace_program *program, uint64_t address);

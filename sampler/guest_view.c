@@ -205,6 +205,7 @@ static void read_types(struct guest_view *view)
 	guest_view_lock(view);
 	view->no_tasks = view->tasks_known ? (struct error){0} : error;
 	guest_view_unlock(view);
+	view->notes_known = linux_module_notes_init(btf, &view->module_notes, NULL) == GP_OK;
 	view->layout_known = linux_module_layout_init(&view->kernel, &view->symbols, btf,
 						      &view->module_layout, &error) == GP_OK;
 	read_program_types(view, btf);

@@ -19,6 +19,7 @@
 #include "guest-introspection/btf.h"
 #include "guest-introspection/linux_kernel.h"
 #include "guest-introspection/linux_mappings.h"
+#include "guest-introspection/linux_module_notes.h"
 #include "guest-introspection/linux_modules.h"
 #include "guest-introspection/linux_page_cache.h"
 #include "guest-introspection/linux_stack.h"
@@ -79,6 +80,8 @@ struct guest_view {
 	bool settled; /* boot does not change any more what was learned */
 	struct linux_task_layout tasks;
 	struct linux_module_layout module_layout;
+	bool notes_known;
+	struct linux_module_notes module_notes;
 	struct program_rules programs;
 	struct linux_stack *base; /* without modules: what the published ones are made from */
 

@@ -238,3 +238,13 @@ void namer_count(const struct namer *namer, uint64_t *seen, uint64_t *unnamed)
 			*unnamed += set->addresses[i] && set->marks[i] == MARK_NEW;
 	}
 }
+
+bool namer_has_seen(const struct namer *namer, uint64_t start, uint64_t size)
+{
+	const struct address_set *set = &namer->addresses[ADDRESS_VIRTUAL];
+
+	for (size_t i = 0; size && i < set->capacity; i++)
+		if (set->addresses[i] >= start && set->addresses[i] - start < size)
+			return true;
+	return false;
+}

@@ -70,6 +70,9 @@ bool namer_find(const struct namer *namer, enum address_kind kind, uint64_t addr
 /* Also names this address if a symbol begins there: sampled code refers to it. */
 void namer_see_called(struct namer *namer, uint64_t address);
 
+/* Whether a sampled address is in [start, start + size). Looks at all of them. */
+bool namer_has_seen(const struct namer *namer, uint64_t start, uint64_t size);
+
 /* An address has a name in a process: it counts as named, even if none of ours holds for it. */
 void namer_see_named(struct namer *namer, uint64_t address);
 

@@ -388,6 +388,44 @@ static void *learner_main(void *argument)
 	return NULL;
 }
 
+/* A kernel module as Fuchsia's records for a mapping of code tell it: of process 0, at time 0. */
+static void write_module(struct recorder *recorder, const struct linux_module *module,
+			 const struct linux_range *range, uint16_t id)
+{
+	const struct guest_view *view = recorder->view;
+	uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT];
+	unsigned size = !view->notes_known
+				? 0
+				: linux_module_build_id(&view->module_notes, &view->kernel.space,
+							view->memory, module, build_id);
+	const struct fxt_module told = {.id = id,
+					.name = fxt_text(module->name),
+					.build_id = fxt_bytes((const char *)build_id, size)};
+	const struct fxt_mmap mapping = {
+		.module = id, .flags = 5, .start = range->start, .range = range->size};
+	uint64_t words[64];
+
+	write_words(recorder, words, fxt_encode_module(&told, words, ARRAY_SIZE(words)));
+	write_words(recorder, words, fxt_encode_mmap(&mapping, words, ARRAY_SIZE(words)));
+}
+
+/* Those that were sampled and are still there. */
+static void write_modules(struct recorder *recorder)
+{
+	const struct linux_modules *modules = &recorder->view->modules.list;
+	uint16_t id = 0;
+
+	for (size_t i = 0; recorder->view->modules.known && i < modules->count; i++) {
+		const struct linux_range *ranges[] = {&modules->modules[i].text,
+						      &modules->modules[i].init_text};
+
+		for (int range = 0; range < 2; range++)
+			if (namer_has_seen(&recorder->namer, ranges[range]->start,
+					   ranges[range]->size))
+				write_module(recorder, &modules->modules[i], ranges[range], id++);
+	}
+}
+
 static void write_code(struct recorder *recorder)
 {
 	const struct user_code_totals user = user_namer_code_totals(recorder->programs);
@@ -412,6 +450,7 @@ static void write_rest(struct recorder *recorder)
 	/* The last chance: the guest's memory is still there. */
 	session_learn_names(recorder->config.session, recorder->view);
 	write_guest(recorder);
+	write_modules(recorder);
 	for (int i = 0; i < LAST_LOOKS && user_namer_resolve(recorder->programs); i++)
 		write_programs(recorder);
 	write_programs(recorder);

@@ -46,7 +46,7 @@ void user_code_open(struct user_code *self, const struct guest_programs *program
 		    const struct linux_mapping *mapping, struct user_code_source *source)
 {
 	*source = (struct user_code_source){.memory = programs->memory, .code = self};
-	source->has_space = linux_mappings_space(&programs->mappings, mm, &source->space);
+	source->has_space = mm && linux_mappings_space(&programs->mappings, mm, &source->space);
 	source->has_file = mapping->kind == LINUX_MAPPING_FILE;
 	if (source->has_file)
 		linux_cached_file_init(&source->file, &programs->cache, &mapping->file);

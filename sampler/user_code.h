@@ -49,7 +49,8 @@ struct user_code_source {
 
 void user_code_deinit(struct user_code *self);
 
-/* A mapping of the process with `mm`. `source` is used where it stays. */
+/* A mapping of the process with `mm`; 0: it is gone, and only the page cache is left. `source` is
+ * used where it stays. */
 void user_code_open(struct user_code *self, const struct guest_programs *programs, uint64_t mm,
 		    const struct linux_mapping *mapping, struct user_code_source *source);
 

@@ -39,7 +39,7 @@ if ! (: <>/dev/kvm) 2>/dev/null; then
 	exit 0
 fi
 code=0
-timeout -k 5 60 "$guestprof" record -m 16M -k "$guest" -p rounds=0 --duration 1 --symbols "$guest" \
+timeout -k 5 60 "$guestprof" record -m 16M -k "$guest" -p rounds=0 --duration 2 -F 4000 --symbols "$guest" \
 	-o "$trace" >"$work/out" 2>"$work/err" </dev/null || code=$?
 if [ "$code" != 13 ]; then
 	fail "a trace can be recorded"
@@ -89,9 +89,13 @@ else
 	skip "JSON can be parsed" "no python3"
 fi
 
-annotate branch_a --all "$trace"
-[ "$code" = 0 ] || annotate --all --hottest 0 "$trace"
-check "calls have the names of functions" -n "$(grep -E 'call.*# [a-z_0-9]+$' "$work/out")"
+# Functions that call others take little time themselves.
+annotate --all --hottest 0 "$trace"
+if [ "$code" = 0 ] && ! grep -q ' call' "$work/out"; then
+	skip "calls have the names of functions" "no sample stopped in a function that calls another"
+else
+	check "calls have the names of functions" -n "$(grep -E 'call.*# [a-z_0-9]+$' "$work/out")"
+fi
 
 annotate --intel leaf_70 "$trace"
 check "--intel" -n "$(grep 'mov  *rbp, rsp' "$work/out")"

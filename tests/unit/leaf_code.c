@@ -5,7 +5,8 @@
 #include "fxt/code.h"
 #include "fxt/reader.h"
 #include "sampler/code_copy.h"
-#include "tests/buffer_memory.h"
+#include "tests/unit/fake_target.h"
+#include "tests/unit/image_support.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -302,4 +303,55 @@ Test(leaf_code, what_it_calls_is_named)
 	/* It was not sampled. */
 	namer_count(&namer, &seen, &unnamed);
 	cr_assert_eq(seen, 0);
+}
+
+/* Stock kernels, long after their start. */
+static void check_image(const char *name)
+{
+	struct prepared_image image;
+	struct fake_target fake;
+	struct leaf_code_totals totals;
+	struct symbol running, freed;
+	struct fxt_code code;
+	struct namer names;
+	bool known[IMAGE_CPUS];
+	uint8_t bytes[64];
+
+	if (!prepared_image_init(&image, name))
+		return;
+	fake_target_init(&fake, 1);
+	fake.image = image.memory;
+	fake.cpus = image.image.cpus;
+	memset(known, true, sizeof(known));
+	for (int i = 0; i < 3; i++)
+		guest_view_learn(guest_view_of(&fake.target), image.image.cpus, known,
+				 image.image.cpu_count, NULL);
+	cr_assert(symbol_table_find_name(&image.symbols, "schedule", &running));
+	cr_assert(symbol_table_find_name(&image.symbols, "start_kernel", &freed));
+	namer_init(&names, &(struct namer_config){.view = guest_view_of(&fake.target)});
+	leaf_code_destroy(leaves);
+	leaves = leaf_code_create(&names, image.memory, keep, NULL);
+	word_count = 0;
+	see(running.start + 4);
+	see(freed.start + 4);
+	totals = finish();
+	cr_assert_eq(totals.functions, 1, "%s: %d", name, (int)totals.functions);
+	cr_assert_eq(totals.left_out, 1, "%s", name);
+	cr_assert(blob(0, &code));
+	cr_assert_eq(code.address, running.start);
+	cr_assert_eq(code.size, running.size);
+	cr_assert(prepared_image_read(&image, running.start, bytes, sizeof(bytes)));
+	cr_assert_arr_eq(code.bytes, bytes, code.size < 64 ? code.size : 64);
+	namer_deinit(&names);
+	fake_target_deinit(&fake);
+	prepared_image_deinit(&image);
+}
+
+Test(leaf_code, of_stock_kernels_code_is_copied_and_what_they_freed_is_not, .timeout = 120)
+{
+	char images[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = image_list(images);
+
+	for (unsigned i = 0; i < count; i++)
+		check_image(images[i]);
 }

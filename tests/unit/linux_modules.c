@@ -1,5 +1,6 @@
 /* The modules of a guest and their symbols, as the guest itself says they are. */
 #include "base/cleanup.h"
+#include "guest-introspection/linux_module_notes.h"
 #include "guest-introspection/linux_modules.h"
 #include "tests/kernel_memory.h"
 #include "tests/unit/image_support.h"
@@ -472,4 +473,97 @@ Test(linux_modules, names_of_the_guest_s_making_are_made_printable)
 	cr_assert(symbol_table_find(&modules.symbols, linear(FIRST_PAGE), &symbol));
 	cr_assert_str_eq(symbol.name, "a???[ [mod_a]");
 	linux_modules_deinit(&modules);
+}
+
+/* Build ids. */
+
+/* All modules of stock kernels have one, of SHA-1, and no two the same. */
+static void check_build_ids(const char *name)
+{
+	struct prepared_image image;
+	struct linux_module_layout layout;
+	struct linux_module_notes notes;
+	struct linux_modules modules;
+	uint8_t ids[64][LINUX_MODULE_BUILD_ID_LIMIT];
+	struct btf *btf;
+
+	if (!prepared_image_init(&image, name))
+		return;
+	cr_assert_eq(linux_btf_read(image.memory, &image.kernel, &image.symbols, &btf, NULL),
+		     GP_OK);
+	cr_assert_eq(linux_module_notes_init(btf, &notes, NULL), GP_OK, "%s", name);
+	btf_destroy(btf);
+	make_layout(&image, &layout);
+	cr_assert_eq(linux_modules_read(&layout, image.memory, &modules, NULL), GP_OK);
+	for (size_t i = 0; i < modules.count && i < 64; i++) {
+		cr_assert_eq(linux_module_build_id(&notes, &layout.space, image.memory,
+						   &modules.modules[i], ids[i]),
+			     20, "%s: %s", name, modules.modules[i].name);
+		for (size_t k = 0; k < i; k++)
+			cr_assert(memcmp(ids[i], ids[k], 20));
+	}
+	linux_modules_deinit(&modules);
+	prepared_image_deinit(&image);
+}
+
+Test(linux_modules, build_ids_of_stock_modules, .timeout = 120)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = image_list(names);
+
+	for (unsigned i = 0; i < count; i++)
+		check_build_ids(names[i]);
+}
+
+/* A module of the test's making: notes at 0x3000, behind their attributes at 0x2000. */
+static unsigned find_forged(const void *bytes, size_t size, uint64_t said, uint32_t count,
+			    uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT])
+{
+	static uint8_t memory_bytes[0x6000];
+	struct buffer_memory memory = buffer_memory_over(memory_bytes, sizeof(memory_bytes));
+	const struct address_space space = {.mode = ADDRESSING_PROTECTED};
+	const struct linux_module_notes notes = {.notes = 8,
+						 .count = 8,
+						 .attributes = 16,
+						 .attribute_bytes = 32,
+						 .size = 8,
+						 .contents = 16};
+	const struct linux_module module = {.address = 0x1000};
+
+	memset(memory_bytes, 0, sizeof(memory_bytes));
+	buffer_put(&memory, 0x1008, 0x2000, 8);
+	buffer_put(&memory, 0x2008, count, 4);
+	buffer_put(&memory, 0x2010 + 8, said, 8);
+	buffer_put(&memory, 0x2010 + 16, 0x3000, 8);
+	memcpy(memory_bytes + 0x3000, bytes, size);
+	return linux_module_build_id(&notes, &space, &memory.memory, &module, build_id);
+}
+
+Test(linux_modules, a_build_id_is_found_behind_other_notes)
+{
+	static const uint32_t words[] = {4, 5, 1, 0x00585858, 0x11111111, 0x22, /* XXX */
+					 4, 4, 3, 0x00554e47, 0x44332211};      /* GNU */
+	uint8_t id[LINUX_MODULE_BUILD_ID_LIMIT] = {0};
+
+	cr_assert_eq(find_forged(words, sizeof(words), sizeof(words), 1, id), 4);
+	cr_assert_eq(id[0], 0x11);
+	cr_assert_eq(id[3], 0x44);
+	cr_assert_eq(find_forged(words, sizeof(words), sizeof(words), 0, id), 0);
+}
+
+Test(linux_modules, damaged_notes_have_no_build_id)
+{
+	uint32_t words[] = {4, 4, 3, 0x00554e47, 0x44332211};
+	uint8_t id[LINUX_MODULE_BUILD_ID_LIMIT];
+
+	/* Cut anywhere, larger than is looked at, with sizes that are not there. */
+	for (size_t size = 0; size < sizeof(words); size++)
+		cr_assert_eq(find_forged(words, sizeof(words), size, 1, id), 0);
+	cr_assert_eq(find_forged(words, sizeof(words), UINT64_MAX, 1, id), 0);
+	words[1] = UINT32_MAX;
+	cr_assert_eq(find_forged(words, sizeof(words), sizeof(words), 1, id), 0);
+	words[1] = LINUX_MODULE_BUILD_ID_LIMIT + 1;
+	cr_assert_eq(find_forged(words, sizeof(words), 1024, UINT32_MAX, id), 0);
+	words[0] = UINT32_MAX;
+	cr_assert_eq(find_forged(words, sizeof(words), sizeof(words), 1, id), 0);
 }

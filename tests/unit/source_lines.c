@@ -349,6 +349,46 @@ Test(source_lines, a_kernels_file_may_be_named)
 	check_kernel(false);
 }
 
+/* Its sections are not where its file says: it says nothing. */
+Test(source_lines, kernel_modules_are_found_by_build_id_and_function)
+{
+	const uint64_t start = 0xffffffffc0123450;
+	struct trace_symbol symbol = {.kind = FXT_SYMBOL_MODULE,
+				      .start = start,
+				      .name = "outer [work]",
+				      .name_bytes = 12};
+	struct source_frame places[SOURCE_FRAMES_MAX];
+	struct fxt_module module = {.id = 1, .name = fxt_text("work")};
+	const struct fxt_mmap mapping = {
+		.module = 1, .flags = 5, .start = start & ~UINT64_C(0xfff), .range = 0x2000};
+	const char *const place = "root/usr/lib/debug/.build-id/01/23456789abcdef.debug";
+	unsigned found = 0;
+
+	compile("work", "-pie");
+	cr_assert(run("cd %s && cc -g -O2 -fno-pie -c work.c && "
+		      "printf 'int unrelated(void) { return 1; }' >other.c && cc -O2 -c other.c && "
+		      "ld -r --build-id=0x0123456789abcdef -o work.ko other.o work.o",
+		      directory));
+	module.build_id = fxt_bytes("\x01\x23\x45\x67\x89\xab\xcd\xef", 8);
+	cr_assert(run("cd %s && mkdir -p $(dirname %s) && cp work.ko %s", directory, place, place));
+	begin(&file);
+	add_words(&file, fxt_encode_module(&module, next_word(&file), room(&file)));
+	add_words(&file, fxt_encode_mmap(&mapping, next_word(&file), room(&file)));
+	open_trace(&file);
+	create(path_of("root"), NULL);
+	for (uint64_t i = 0; i < outer.size; i++)
+		if (source_lines_find(lines, NULL, &symbol, start + i, places) == 3) {
+			cr_assert_str_eq(places[1].function, "middle");
+			cr_assert_eq(places[2].line, 12);
+			found++;
+		}
+	cr_assert_gt(found, 0);
+	/* Another function of that name it has not. */
+	symbol.name = "inner [work]";
+	cr_assert_eq(source_lines_find(lines, NULL, &symbol, start + 0x1000, places), 0);
+	end(&file);
+}
+
 Test(source_lines, a_named_file_without_debug_information_is_told)
 {
 	const struct source_options options = {.vmlinux = "/dev/null"};
