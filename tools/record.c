@@ -155,6 +155,14 @@ static gp_status_t open_output(struct recording *recording, struct error *error)
 	return GP_OK;
 }
 
+/* What gzip would call it. */
+static bool is_compressed_name(const char *path)
+{
+	size_t length = strlen(path);
+
+	return length > 3 && !strcmp(path + length - 3, ".gz");
+}
+
 static gp_status_t confine_reader(void *context, struct error *error)
 {
 	const struct recording *recording = context;
@@ -203,6 +211,7 @@ static gp_status_t start_sampling(struct recording *recording, struct error *err
 	struct recorder_config recorder = {
 		.target = machine_target(recording->machine),
 		.fd = recording->output_fd,
+		.compress = is_compressed_name(options->output),
 		.period_ns = options->period_ns,
 		.tick_source = options->event,
 		.depth = options->depth,
