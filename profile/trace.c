@@ -3,6 +3,7 @@
 #include "base/address.h"
 #include "base/cleanup.h"
 #include "fxt/metadata.h"
+#include "profile/gzip.h"
 #include "profile/trace_code.h"
 #include "profile/trace_symbols.h"
 
@@ -332,6 +333,7 @@ gp_status_t trace_open_watched(const char *path, trace_watch *watch, struct trac
 			       struct error *error)
 {
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	AUTO_CLOSE int expanded = -1;
 	gp_status_t status;
 	struct stat file;
 
@@ -342,12 +344,23 @@ gp_status_t trace_open_watched(const char *path, trace_watch *watch, struct trac
 	if (fstat(fd, &file) || !S_ISREG(file.st_mode))
 		return error_set(error, GP_ERR_INVALID_ARGS, "the trace %s is not a regular file",
 				 path);
+	if (gzip_is_compressed(fd)) {
+		status = gzip_expand(fd, &expanded, error);
+		if (status) {
+			if (error)
+				error_prefix(error, "%s", path);
+			return status;
+		}
+		if (fstat(expanded, &file))
+			return error_set_errno(error, errno, "%s, decompressed", path);
+	}
 	if (!file.st_size)
 		return error_set(error, GP_ERR_IO_DATA_INTEGRITY,
 				 "the trace %s is empty: its recording ended before it began",
 				 path);
 	trace->size = (size_t)file.st_size;
-	trace->bytes = mmap(NULL, trace->size, PROT_READ, MAP_PRIVATE, fd, 0);
+	trace->bytes =
+		mmap(NULL, trace->size, PROT_READ, MAP_PRIVATE, expanded >= 0 ? expanded : fd, 0);
 	if (trace->bytes == MAP_FAILED) {
 		trace->bytes = NULL;
 		return error_set_errno(error, errno, "cannot map the trace %s", path);

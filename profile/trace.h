@@ -164,8 +164,8 @@ struct trace {
 	} lanes[TRACE_VCPUS_MAX]; /* by vCPU */
 };
 
-/* Maps and looks through the file. Errors name it: no such file, not a trace (with what it looks
- * like), nothing readable in it. */
+/* Maps and looks through the file, which may be compressed by gzip. Errors name it: no such file,
+ * not a trace (with what it looks like), nothing readable in it. */
 gp_status_t trace_open(const char *path, struct trace *trace, struct error *error);
 
 /* The same, with somebody who waits; also while samples are read from it. */

@@ -7,6 +7,7 @@
 #include "sampler/leaf_code.h"
 #include "sampler/namer.h"
 #include "sampler/session.h"
+#include "sampler/trace_output.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -47,8 +48,7 @@ struct recorder {
 	uint64_t *log_words; /* taken from the log */
 	uint64_t lost_told;
 
-	uint64_t offset; /* bytes of whole records in the file */
-	struct error problem;
+	struct trace_output output; /* its problem is the recorder's */
 
 	struct guest_view *view;
 	struct namer namer;
@@ -60,53 +60,10 @@ struct recorder {
 
 /* The file. */
 
-/* How many of `size` bytes are whole records. */
-static size_t whole_records(const uint64_t *words, size_t size)
-{
-	size_t at = 0;
-
-	while (at < size / 8) {
-		size_t record = fxt_header_words(words[at]);
-
-		if (!record || record > size / 8 - at)
-			break;
-		at += record;
-	}
-	return at * 8;
-}
-
-static void write_records(struct recorder *recorder, const void *bytes, size_t size)
-{
-	const uint8_t *from = bytes;
-	size_t done = 0;
-
-	if (recorder->problem.status)
-		return; /* the first failure stands; what follows would be torn */
-	while (done < size) {
-		ssize_t written = write(recorder->config.fd, from + done, size - done);
-
-		if (written < 0 && errno == EINTR)
-			continue;
-		if (written <= 0) {
-			error_set_errno(&recorder->problem, written < 0 ? errno : ENOSPC,
-					"the trace ends early: writing failed after %llu bytes",
-					(unsigned long long)recorder->offset);
-			/* Back to the last whole record, as far as the file allows. */
-			recorder->offset += whole_records(bytes, done);
-			if (ftruncate(recorder->config.fd, (off_t)recorder->offset))
-				return;
-			lseek(recorder->config.fd, (off_t)recorder->offset, SEEK_SET);
-			return;
-		}
-		done += (size_t)written;
-	}
-	recorder->offset += size;
-}
-
 static void write_words(struct recorder *recorder, const uint64_t *words, size_t count)
 {
 	if (count)
-		write_records(recorder, words, count * sizeof(*words));
+		trace_output_write(&recorder->output, words, count * sizeof(*words));
 }
 
 static void write_metadata(struct recorder *recorder, const char *name, uint64_t thread,
@@ -301,7 +258,7 @@ static gp_status_t drain(struct recorder *recorder)
 	}
 	if (status || !actual)
 		return status;
-	write_records(recorder, recorder->buffer, actual);
+	trace_output_write(&recorder->output, recorder->buffer, actual);
 	tally_add(&recorder->tally, (const uint64_t *)(const void *)recorder->buffer, actual / 8);
 	if (namer_see_records(&recorder->namer, (const uint64_t *)(const void *)recorder->buffer,
 			      actual / 8)) {
@@ -346,7 +303,7 @@ static void *reader_main(void *argument)
 	struct guest_log_totals console;
 	bool stopping = false;
 
-	if (!start_thread(recorder, "reader", &recorder->problem))
+	if (!start_thread(recorder, "reader", &recorder->output.problem))
 		return NULL;
 	while (!stopping) {
 		stopping = wait_for_stop(recorder, pace(recorder));
@@ -356,6 +313,7 @@ static void *reader_main(void *argument)
 		leaf_code_copy(recorder->leaves, boot_time_ns() >= recorder->next_names);
 		if (boot_time_ns() >= recorder->next_names) {
 			namer_name(&recorder->namer, write_symbols, recorder);
+			trace_output_flush(&recorder->output);
 			recorder->next_names = boot_time_ns() + NAME_INTERVAL_NS;
 		}
 	}
@@ -445,7 +403,7 @@ static void write_code(struct recorder *recorder)
 /* After both threads: what they left, and all names that can be had. */
 static void write_rest(struct recorder *recorder)
 {
-	gp_status_t status = recorder->problem.status ? GP_OK : drain(recorder);
+	gp_status_t status = recorder->output.problem.status ? GP_OK : drain(recorder);
 
 	/* The last chance: the guest's memory is still there. */
 	session_learn_names(recorder->config.session, recorder->view);
@@ -458,12 +416,12 @@ static void write_rest(struct recorder *recorder)
 	write_code(recorder);
 	namer_name(&recorder->namer, write_symbols, recorder);
 	/* Then the file must not say that it is complete. */
-	if (status && !recorder->problem.status)
-		error_set(&recorder->problem, status,
+	if (status && !recorder->output.problem.status)
+		error_set(&recorder->output.problem, status,
 			  "the trace ends early: its last records could not be read (%s)",
 			  gp_status_string(status));
-	if (!recorder->problem.status)
-		recorder->problem = recorder->learner_problem;
+	if (!recorder->output.problem.status)
+		recorder->output.problem = recorder->learner_problem;
 }
 
 /* Ends the reader, and the learner with it. */
@@ -472,7 +430,7 @@ static void stop_reader(struct recorder *recorder)
 	uint64_t one = 1;
 
 	if (write(recorder->stop_fd, &one, sizeof(one)) < 0)
-		error_set_errno(&recorder->problem, errno, "cannot wake the reader thread");
+		error_set_errno(&recorder->output.problem, errno, "cannot wake the reader thread");
 	pthread_join(recorder->reader, NULL);
 }
 
@@ -487,6 +445,7 @@ static void destroy(struct recorder *recorder)
 	namer_deinit(&recorder->namer);
 	guest_log_deinit(&recorder->log);
 	free(recorder->log_words);
+	trace_output_deinit(&recorder->output);
 	free(recorder->buffer);
 	free(recorder);
 }
@@ -534,6 +493,9 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 				   "no descriptor for a recorder (ulimit -n)");
 		goto failed;
 	}
+	status = trace_output_init(&recorder->output, config->fd, config->compress, error);
+	if (status)
+		goto failed;
 	/* The session's first records make the file a trace: they must come before ours. */
 	status = drain(recorder);
 	if (status) {
@@ -541,8 +503,10 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 		goto failed;
 	}
 	write_head(recorder);
-	if (recorder->problem.status) {
-		status = error_set(error, recorder->problem.status, "%s", recorder->problem.text);
+	trace_output_flush(&recorder->output);
+	if (recorder->output.problem.status) {
+		status = error_set(error, recorder->output.problem.status, "%s",
+				   recorder->output.problem.text);
 		goto failed;
 	}
 	sigfillset(&all);
@@ -627,7 +591,8 @@ void recorder_finish(struct recorder *recorder, const char *end_reason,
 		write_console(recorder, &summary.console);
 	summary.panicked = guest_view_panicked(view);
 	write_totals(recorder, summary.panicked ? "guest panic" : end_reason, &summary);
-	summary.file_bytes = recorder->offset;
+	trace_output_end(&recorder->output);
+	summary.file_bytes = recorder->output.offset;
 	guest_view_lock(view);
 	summary.kernel_found = view->kernel_found;
 	summary.symbols_found = view->symbols_read;
@@ -638,7 +603,7 @@ void recorder_finish(struct recorder *recorder, const char *end_reason,
 	summary.no_stacks = view->no_stack;
 	summary.no_programs = view->no_programs;
 	guest_view_unlock(view);
-	summary.problem = recorder->problem;
+	summary.problem = recorder->output.problem;
 	namer_count(&recorder->namer, &summary.addresses, &summary.unnamed);
 	destroy(recorder);
 	*out = summary;

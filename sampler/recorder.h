@@ -26,6 +26,7 @@ struct recorder_config {
 	struct sampler_target *target;
 	gp_sampler_t *session; /* created; started and stopped by the caller */
 	int fd;                /* the file, empty; stays the caller's */
+	bool compress;         /* by gzip; what a killed recorder leaves is then a second older */
 
 	/* What the file says about the session. Texts may be NULL. */
 	uint64_t period_ns;

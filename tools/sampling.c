@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,6 +73,14 @@ static gp_status_t start_error(gp_status_t status, const char *event, struct err
 	}
 }
 
+/* What gzip would call it. */
+static bool is_compressed_name(const char *path)
+{
+	size_t length = strlen(path);
+
+	return length > 3 && !strcmp(path + length - 3, ".gz");
+}
+
 gp_status_t sampling_start(struct sampling *sampling, struct recorder_config *config,
 			   struct error *error)
 {
@@ -88,6 +97,7 @@ gp_status_t sampling_start(struct sampling *sampling, struct recorder_config *co
 	gp_status_t status;
 
 	config->fd = sampling->output_fd;
+	config->compress = is_compressed_name(options->output);
 	config->period_ns = options->period_ns;
 	config->tick_source = options->event;
 	config->depth = options->depth;

@@ -11,6 +11,7 @@
 #include "tests/bench/long_trace.h"
 
 #include <linux/perf_event.h>
+#include <sys/stat.h>
 
 enum { ROUNDS = 3 };
 
@@ -166,11 +167,14 @@ static void write_kallsyms(FILE *to, uint64_t count)
 static const char export_folded[] = "\"$1/../../guestprof\" export folded \"$1/export.fxt\"";
 static const char script[] = SCRIPT;
 static const char script_folded[] = SCRIPT " | awk -v period=250000 -f tests/unit/readers/fold.awk";
+static const char compress[] = "gzip -1 <\"$1/export.fxt\"";
+static const char export_compressed[] = "\"$1/../../guestprof\" export folded \"$1/export.fxt.gz\"";
 static const char compare[] =
 	"export LC_ALL=C; cd \"$1\" && sort -o export.ours export.ours && "
 	"sort -o export.theirs export.theirs && cmp export.ours export.theirs";
-static const char clean_up[] = "rm -f \"$1\"/export.fxt \"$1\"/export.perf.data "
-			       "\"$1\"/export.kallsyms \"$1\"/export.ours \"$1\"/export.theirs";
+static const char clean_up[] =
+	"rm -f \"$1\"/export.fxt \"$1\"/export.fxt.gz \"$1\"/export.perf.data "
+	"\"$1\"/export.kallsyms \"$1\"/export.ours \"$1\"/export.theirs";
 _Static_assert(LONG_PERIOD_NS == 250000, "the period above");
 
 static bool run_shell(const char *command, const char *folder, const char *output,
@@ -202,6 +206,15 @@ static uint64_t write_file(const char *folder, const char *name,
 	return fclose(file) ? 0 : size;
 }
 
+static uint64_t size_of(const char *folder, const char *name)
+{
+	char path[512];
+	struct stat file;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	return stat(path, &file) ? 0 : (uint64_t)file.st_size;
+}
+
 static void print_cost(const char *what, struct cost cost, struct cost base)
 {
 	printf("%-24s %7.3f s CPU  %7.3f s  %5.1f x\n", what, cost.cpu, cost.wall,
@@ -210,10 +223,11 @@ static void print_cost(const char *what, struct cost cost, struct cost base)
 
 static bool measure(const char *folder)
 {
-	struct cost ours[ROUNDS], alone[ROUNDS], folded[ROUNDS], base;
+	struct cost ours[ROUNDS], compressed[ROUNDS], alone[ROUNDS], folded[ROUNDS], base;
 
 	for (int round = 0; round < ROUNDS; round++)
-		if (!run_shell(export_folded, folder, "export.ours", &ours[round]) ||
+		if (!run_shell(export_compressed, folder, "export.ours", &compressed[round]) ||
+		    !run_shell(export_folded, folder, "export.ours", &ours[round]) ||
 		    !run_shell(script, folder, NULL, &alone[round]) ||
 		    !run_shell(script_folded, folder, "export.theirs", &folded[round]))
 			return false;
@@ -223,6 +237,7 @@ static bool measure(const char *folder)
 	}
 	base = median_cost(ours, ROUNDS);
 	print_cost("guestprof export folded", base, base);
+	print_cost("the same of a .fxt.gz", median_cost(compressed, ROUNDS), base);
 	print_cost("perf script alone", median_cost(alone, ROUNDS), base);
 	print_cost("perf script and folding", median_cost(folded, ROUNDS), base);
 	return true;
@@ -232,7 +247,7 @@ int main(void)
 {
 	const char *text = getenv("BENCH_SAMPLES");
 	uint64_t samples = text ? strtoull(text, NULL, 10) : 1000000;
-	uint64_t trace, data;
+	uint64_t trace, data, compressed;
 	char folder[400];
 	struct cost cost;
 
@@ -244,15 +259,19 @@ int main(void)
 	}
 	trace = write_file(folder, "export.fxt", write_trace, samples);
 	data = write_file(folder, "export.perf.data", write_perf_data, samples);
-	if (!trace || !data || !write_file(folder, "export.kallsyms", write_kallsyms, samples))
+	run_shell(compress, folder, "export.fxt.gz", &cost);
+	compressed = size_of(folder, "export.fxt.gz");
+	if (!trace || !data || !compressed ||
+	    !write_file(folder, "export.kallsyms", write_kallsyms, samples))
 		printf("not measured: cannot write into %s\n", folder);
 	else if (!measure(folder))
 		printf("not measured: guestprof or perf failed\n");
 	else
-		printf("%llu samples of %d frames: %.1f bytes each in a trace, %.1f in a "
-		       "perf.data, ratio %.2f\n",
-		       (unsigned long long)samples, LONG_FRAMES, (double)trace / (double)samples,
-		       (double)data / (double)samples, (double)trace / (double)data);
+		printf("%llu samples of %d frames, bytes each: %.1f in a perf.data, %.1f in a "
+		       "trace (%.2f), %.1f compressed by gzip -1 (%.2f)\n",
+		       (unsigned long long)samples, LONG_FRAMES, (double)data / (double)samples,
+		       (double)trace / (double)samples, (double)trace / (double)data,
+		       (double)compressed / (double)samples, (double)compressed / (double)data);
 	run_shell(clean_up, folder, NULL, &cost);
 	return 0;
 }

@@ -23,11 +23,12 @@
 
 static volatile uint64_t sink;
 
+/* Of this thread: what others on the machine do must not count. */
 static double seconds(void)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
 	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 

@@ -255,6 +255,73 @@ Test(recorder, a_failed_write_leaves_whole_records_and_says_so)
 	}
 }
 
+Test(recorder, a_compressed_file_is_smaller_and_readable_on_the_way)
+{
+	struct recorder_config config = config_for(file);
+	struct recorder_summary summary;
+	struct recorder *recorder;
+
+	config.compress = true;
+	cr_assert_eq(recorder_start(&config, &recorder, NULL), GP_OK);
+	look();
+	cr_assert_eq(trace.info.vcpus, 2, "the head is there first");
+	trace_close(&trace);
+	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
+	/* Twice: at the first, and at one of those in regular intervals. */
+	for (uint64_t seen = 0, stacks = 0; seen < 2;) {
+		look();
+		cr_assert(!trace.info.broken && !trace.info.bad_records && !trace.info.complete);
+		seen += trace.info.stacks > stacks;
+		stacks = trace.info.stacks;
+		trace_close(&trace);
+		nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+	}
+	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
+	recorder_finish(recorder, "tested", &summary);
+	cr_assert_eq(summary.problem.status, GP_OK, "%s", summary.problem.text);
+	cr_assert_eq(summary.file_bytes, (uint64_t)file_size());
+	look();
+	cr_assert(trace.info.complete);
+	cr_assert_eq(trace.info.stacks, summary.totals.full);
+	cr_assert_eq(trace.info.partials, summary.totals.partial);
+	cr_assert_lt((uint64_t)file_size() * 2, trace.size);
+	trace_close(&trace);
+}
+
+Test(recorder, a_failed_write_of_compressed_records_leaves_whole_ones)
+{
+	struct recorder_config config = config_for(file);
+	struct recorder_summary summary;
+	struct recorder *recorder;
+	struct rlimit limit, old;
+
+	config.compress = true;
+	signal(SIGXFSZ, SIG_IGN);
+	cr_assert_eq(recorder_start(&config, &recorder, NULL), GP_OK);
+	cr_assert_eq(getrlimit(RLIMIT_FSIZE, &old), 0);
+	limit = (struct rlimit){(rlim_t)file_size() + 6000, old.rlim_max};
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
+	/* Twenty times what fits. */
+	for (uint64_t ticks = 0; ticks * 64 < 20 * 6000;) {
+		gp_sampler_totals_t totals;
+
+		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+		cr_assert_eq(gp_sampler_totals(session, 0, &totals), GP_OK);
+		ticks = totals.ticks;
+	}
+	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
+	recorder_finish(recorder, "tested", &summary);
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &old), 0);
+	cr_assert(strstr(summary.problem.text, "ends early"), "%s", summary.problem.text);
+	cr_assert_eq(summary.file_bytes, (uint64_t)file_size());
+	cr_assert_leq((rlim_t)file_size(), limit.rlim_cur);
+	look();
+	cr_assert(!trace.info.cut && !trace.info.broken && !trace.info.bad_records);
+	cr_assert(!trace.info.complete);
+	trace_close(&trace);
+}
+
 Test(recorder, a_file_that_cannot_be_written_at_all_fails_the_start)
 {
 	int full = open("/dev/full", O_WRONLY | O_CLOEXEC);

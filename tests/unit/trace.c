@@ -1,5 +1,6 @@
 /* A trace file as the reports see it: what it says of itself, samples and their weights, names. */
 #include "fxt/ring.h"
+#include "profile/gzip.h"
 #include "tests/unit/trace_file.h"
 
 #include <criterion/criterion.h>
@@ -457,4 +458,91 @@ Test(trace, untrusted_names_are_escaped)
 	fclose(to);
 	cr_assert_str_eq(text, "a b~\\x1b[2J\\x0a\\x7f\\xc3\\xa4\\x00z");
 	free(text);
+}
+
+/* As gzip writes them: in several members, cut, with something behind. */
+static void put_compressed(struct file *file, size_t cut, size_t members, const char *behind)
+{
+	static char bytes[WORDS * 8];
+	FILE *to = fmemopen(bytes, sizeof(bytes), "w");
+	size_t piece = file->used / members * 8, size;
+
+	cr_assert_not_null(to);
+	for (size_t i = 0; i < members; i++) {
+		FILE *stream = gzip_open(to, NULL);
+
+		cr_assert_not_null(stream);
+		fwrite((char *)file->words + i * piece, 1,
+		       i + 1 < members ? piece : file->used * 8 - i * piece, stream);
+		cr_assert_eq(fclose(stream), 0);
+	}
+	fputs(behind, to);
+	size = (size_t)ftell(to);
+	cr_assert_eq(fclose(to), 0);
+	put(file, bytes, size - cut);
+}
+
+Test(trace, a_compressed_file_is_the_same_trace)
+{
+	static const uint64_t stack[] = {KERNEL};
+	static struct file file;
+	struct fxt_sample sample;
+	struct error error = {0};
+	uint64_t ticks;
+
+	begin(&file);
+	for (uint64_t i = 1; i <= 500; i++)
+		add_stack(&file, 0, i, stack, 1);
+	add_symbol(&file, FXT_SYMBOL_KERNEL, KERNEL, 0x10, "named");
+	for (size_t members = 1; members <= 3; members++) {
+		put_compressed(&file, 0, members, members == 3 ? "no gzip" : "");
+		cr_assert_eq(trace_open(file.path, &trace, &error), GP_OK, "%s", error.text);
+		cr_assert_eq(trace.info.stacks, 500);
+		cr_assert_not(trace.info.cut);
+		cr_assert_eq(trace.size, file.used * 8);
+		cr_assert(trace_next_sample(&trace, &sample, &ticks));
+		cr_assert_not_null(trace_find_symbol(&trace, &sample, 0));
+		end(&file);
+		file.fd = -1;
+	}
+}
+
+Test(trace, a_compressed_file_that_is_cut_gives_what_is_whole)
+{
+	static const uint64_t stack[] = {KERNEL};
+	static struct file file;
+	uint64_t last = UINT64_MAX;
+
+	begin(&file);
+	for (uint64_t i = 1; i <= 500; i++)
+		add_stack(&file, 0, i * i * i * 7919, stack, 1);
+	for (size_t cut = 9; cut < 1500; cut += 97) {
+		struct error error = {0};
+
+		put_compressed(&file, cut, 1, "");
+		cr_assert_eq(trace_open(file.path, &trace, &error), GP_OK, "%s", error.text);
+		cr_assert_leq(trace.info.stacks, last);
+		last = trace.info.stacks;
+		end(&file);
+		file.fd = -1;
+	}
+	cr_assert_lt(last, 500);
+	cr_assert_gt(last, 0);
+}
+
+Test(trace, what_is_no_trace_compressed_is_refused)
+{
+	static struct file file;
+	struct error error = {0};
+
+	begin(&file);
+	file.words[0]++;
+	put_compressed(&file, 0, 1, "");
+	cr_assert_neq(trace_open(file.path, &trace, &error), GP_OK);
+	cr_assert(strstr(error.text, file.path), "%s", error.text);
+	put_compressed(&file, 0, 1, "");
+	cr_assert_eq(setenv("TMPDIR", "/nowhere", 1), 0);
+	cr_assert_neq(trace_open(file.path, &trace, &error), GP_OK);
+	cr_assert(strstr(error.text, "/nowhere"), "%s", error.text);
+	close(file.fd);
 }
