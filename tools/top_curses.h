@@ -12,13 +12,13 @@
 #define NCURSES_NOMACROS 1
 #include <curses.h>
 
-/* clang-format off */
-#define TOP_CURSES_FUNCTIONS(X)                                                                \
-	X(newterm) X(endwin) X(delscreen) X(cbreak) X(noecho) X(nonl) X(keypad) X(curs_set)    \
-	X(set_escdelay) X(wtimeout) X(wgetch) X(wmove) X(waddnstr) X(wattrset) X(werase)       \
-	X(wrefresh) X(getmaxx) X(getmaxy) X(has_colors) X(start_color)                         \
-	X(use_default_colors) X(init_pair) X(COLOR_PAIR)
-/* clang-format on */
+#define TOP_CURSES_FUNCTIONS(X)                                                                    \
+	X(newterm)                                                                                 \
+	X(endwin)                                                                                  \
+	X(delscreen) X(cbreak) X(noecho) X(nonl) X(keypad) X(curs_set) X(set_escdelay) X(wtimeout) \
+		X(wgetch) X(wmove) X(waddnstr) X(wattrset) X(werase) X(wrefresh) X(clearok)        \
+			X(getmaxx) X(getmaxy) X(has_colors) X(start_color) X(use_default_colors)   \
+				X(init_pair) X(COLOR_PAIR)
 
 struct top_curses {
 #define X(function) __typeof__(&function) function;
