@@ -8,6 +8,9 @@
 
 #include "base/error.h"
 
+/* It has another mind about X() each time. */
+/* clang-format off */
+
 /* Functions, not macros, which would reach into the library's data. */
 #define NCURSES_NOMACROS 1
 #include <curses.h>
@@ -27,6 +30,7 @@ struct top_curses {
 	WINDOW *screen; /* all of it; NULL while it is not ours */
 };
 extern struct top_curses curses;
+/* clang-format on */
 
 /* Looks for ncurses, and whether it can draw on this terminal: standard input and output must be
  * one, and TERM name a kind that can be written to at any place. Changes nothing on it. */
