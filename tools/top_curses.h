@@ -8,17 +8,20 @@
 
 #include "base/error.h"
 
+/* It has another mind about X() each time. */
+/* clang-format off */
+
 /* Functions, not macros, which would reach into the library's data. */
 #define NCURSES_NOMACROS 1
 #include <curses.h>
 
-/* clang-format off */
-#define TOP_CURSES_FUNCTIONS(X)                                                                \
-	X(newterm) X(endwin) X(delscreen) X(cbreak) X(noecho) X(nonl) X(keypad) X(curs_set)    \
-	X(set_escdelay) X(wtimeout) X(wgetch) X(wmove) X(waddnstr) X(wattrset) X(werase)       \
-	X(wrefresh) X(getmaxx) X(getmaxy) X(has_colors) X(start_color)                         \
-	X(use_default_colors) X(init_pair) X(COLOR_PAIR)
-/* clang-format on */
+#define TOP_CURSES_FUNCTIONS(X)                                                                    \
+	X(newterm)                                                                                 \
+	X(endwin)                                                                                  \
+	X(delscreen) X(cbreak) X(noecho) X(nonl) X(keypad) X(curs_set) X(set_escdelay) X(wtimeout) \
+		X(wgetch) X(wmove) X(waddnstr) X(wattrset) X(werase) X(wrefresh) X(clearok)        \
+			X(getmaxx) X(getmaxy) X(has_colors) X(start_color) X(use_default_colors)   \
+				X(init_pair) X(COLOR_PAIR)
 
 struct top_curses {
 #define X(function) __typeof__(&function) function;
@@ -27,6 +30,7 @@ struct top_curses {
 	WINDOW *screen; /* all of it; NULL while it is not ours */
 };
 extern struct top_curses curses;
+/* clang-format on */
 
 /* Looks for ncurses, and whether it can draw on this terminal: standard input and output must be
  * one, and TERM name a kind that can be written to at any place. Changes nothing on it. */
