@@ -175,6 +175,7 @@ bool guest_view_programs(struct guest_view *view, struct guest_programs *out)
 	known = view->programs_known && view->settled;
 	if (known) {
 		out->memory = view->memory;
+		out->copies = view->copies;
 		out->tasks = view->tasks;
 		out->files = view->files;
 		out->mappings = view->mappings;
@@ -183,6 +184,13 @@ bool guest_view_programs(struct guest_view *view, struct guest_programs *out)
 	}
 	pthread_mutex_unlock(&view->learning);
 	return known;
+}
+
+void guest_view_use_copies(struct guest_view *view, struct file_copies *copies)
+{
+	pthread_mutex_lock(&view->learning);
+	view->copies = copies;
+	pthread_mutex_unlock(&view->learning);
 }
 
 /* Where tasks and modules are; once. */
@@ -314,8 +322,8 @@ static void learn_programs(struct guest_view *view)
 	for (unsigned i = 0; i < known->vcpu_count; i++) {
 		uint64_t mm = atomic_exchange(&known->vcpus[i].wanted, 0);
 
-		if (mm && program_rules_want(&view->programs, &mappings, &view->cache, mm,
-					     monotonic_ns()))
+		if (mm && program_rules_want(&view->programs, &mappings, &view->cache, view->copies,
+					     mm, monotonic_ns()))
 			changed = true;
 	}
 	if (!changed)

@@ -80,7 +80,8 @@ struct guest_view {
 	struct linux_task_layout tasks;
 	struct linux_module_layout module_layout;
 	struct program_rules programs;
-	struct linux_stack *base; /* without modules: what the published ones are made from */
+	struct file_copies *copies; /* of the guest's programs; NULL: none are known */
+	struct linux_stack *base;   /* without modules: what the published ones are made from */
 
 	/* Held for a short time to look at or to exchange what follows: guest_view_lock(). */
 	pthread_mutex_t lock;
@@ -118,11 +119,16 @@ void guest_view_learn_names(struct guest_view *view, const struct guest_cpu *cpu
 /* What is needed to look into the guest's processes. Use it where it stays. */
 struct guest_programs {
 	const struct guest_memory *memory;
+	struct file_copies *copies; /* may be NULL */
 	struct linux_task_layout tasks;
 	struct linux_files files;
 	struct linux_mappings mappings;
 	struct linux_page_cache cache;
 };
+
+/* From now on copies of the guest's programs are looked for here; NULL: nowhere. Waits for a
+ * learner, and they are in use no longer when it returns. */
+void guest_view_use_copies(struct guest_view *view, struct file_copies *copies);
 
 /* A copy of what is known of it now. False, `out` untouched: nothing yet, or this kernel is one
  * whose processes cannot be looked into (view->no_programs). Waits for a learner. */

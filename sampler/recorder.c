@@ -25,6 +25,8 @@
 #define BUSY_NS UINT64_C(250000000)
 /* At programs, at the end: each is bounded. */
 #define LAST_LOOKS 16
+/* For a copy of a file that is still being looked for. */
+#define LAST_PATIENCE_MILLISECONDS 2000
 /* New addresses become rare; a killed recorder leaves so much of them without names. */
 #define NAME_INTERVAL_NS UINT64_C(1000000000)
 
@@ -342,6 +344,9 @@ static void write_rest(struct recorder *recorder)
 	/* The last chance: the guest's memory is still there. */
 	session_learn_names(recorder->config.session, recorder->view);
 	write_guest(recorder);
+	if (recorder->config.copies)
+		recorder->config.copies->patience_ms = LAST_PATIENCE_MILLISECONDS;
+	user_namer_hurry(recorder->programs);
 	for (int i = 0; i < LAST_LOOKS && user_namer_resolve(recorder->programs); i++)
 		write_programs(recorder);
 	write_programs(recorder);
@@ -367,6 +372,8 @@ static void stop_reader(struct recorder *recorder)
 
 static void destroy(struct recorder *recorder)
 {
+	if (recorder->view && recorder->config.copies)
+		guest_view_use_copies(recorder->view, NULL);
 	if (recorder->stop_fd >= 0)
 		close(recorder->stop_fd);
 	if (recorder->look_fd >= 0)
@@ -420,6 +427,8 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 		error_set(error, status, "cannot read the session: %s", gp_status_string(status));
 		goto failed;
 	}
+	if (config->copies)
+		guest_view_use_copies(recorder->view, config->copies);
 	write_head(recorder);
 	if (recorder->problem.status) {
 		status = error_set(error, recorder->problem.status, "%s", recorder->problem.text);

@@ -63,4 +63,7 @@ void user_namer_write(struct user_namer *namer, const struct user_namer_output *
  * cost. False: there was nothing to look up, or it cannot be (yet). */
 bool user_namer_resolve(struct user_namer *namer);
 
+/* The same threads: what was put off is looked up at the next look. For the end. */
+void user_namer_hurry(struct user_namer *namer);
+
 #endif

@@ -17,6 +17,8 @@
 /* Pages of a file come into the cache while it is used. */
 #define READ_AGAIN_NS UINT64_C(1000000000)
 #define READS_OF_A_FILE 3u
+#define LATER_NS UINT64_C(50000000)
+#define WAITS_OF_A_FILE 200u
 /* What was kept of a process that is gone holds for so long: it lived on for some of it. */
 #define KEPT_NS UINT64_C(100000000)
 
@@ -26,6 +28,8 @@ struct user_file {
 	bool readable; /* it is an ELF image */
 	bool whole;    /* reading it again gives no more */
 	unsigned reads;
+	unsigned waits; /* for a copy */
+	bool waiting;
 	uint64_t next_read_ns;
 	uint64_t last_use;
 	uint64_t bytes;
@@ -118,12 +122,14 @@ static struct user_file *add_file(struct user_resolver *self, const struct linux
 static void read_file(struct user_resolver *self, struct user_file *file, uint64_t mm,
 		      const struct linux_mapping *mapping)
 {
-	struct user_symbols symbols;
+	struct user_symbols symbols = {0};
+	gp_status_t status = user_symbols_read(&self->programs.mappings, &self->programs.cache, mm,
+					       mapping, self->programs.copies, &symbols, NULL);
 
-	file->next_read_ns = self->now + READ_AGAIN_NS;
 	file->reads++;
-	if (user_symbols_read(&self->programs.mappings, &self->programs.cache, mm, mapping,
-			      &symbols, NULL) == GP_OK) {
+	file->waiting = symbols.later && file->waits < WAITS_OF_A_FILE;
+	file->next_read_ns = self->now + READ_AGAIN_NS;
+	if (status == GP_OK) {
 		self->file_bytes -= file->bytes;
 		symbol_table_deinit(&file->symbols);
 		file->symbols = symbols.symbols;
@@ -133,7 +139,14 @@ static void read_file(struct user_resolver *self, struct user_file *file, uint64
 		file->readable = true;
 		file->whole = !symbols.result.missing;
 	}
-	file->whole = file->whole || file->reads >= READS_OF_A_FILE;
+	/* A copy is looked for: that takes as long as reading the initial file system. */
+	if (file->waiting) {
+		file->waits++;
+		file->whole = false;
+		file->next_read_ns = self->now + LATER_NS;
+		return;
+	}
+	file->whole = file->whole || file->reads >= READS_OF_A_FILE + file->waits;
 }
 
 /* The file of a mapping, read if that is due. NULL: this look has read enough, or the process is
@@ -296,7 +309,7 @@ static void add_module(struct look *look, const struct linux_mapping *mapping, u
 
 /* The names of addresses [first, end) of the work, which are in code of an ELF image. */
 static void name_functions(struct look *look, size_t first, size_t end,
-			   const struct symbol_table *symbols, uint64_t bias, bool more_may_come)
+			   const struct symbol_table *symbols, uint64_t bias, uint8_t unnamed)
 {
 	struct user_work *work = look->work;
 	uint64_t last = 0;
@@ -306,7 +319,7 @@ static void name_functions(struct look *look, size_t first, size_t end,
 		struct symbol symbol;
 
 		if (!symbol_table_find(symbols, work->addresses[i] - bias, &symbol)) {
-			work->marks[i] = more_may_come ? USER_MISSED : USER_MAPPED;
+			work->marks[i] = unnamed;
 			continue;
 		}
 		work->marks[i] = USER_NAMED;
@@ -328,7 +341,8 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 	const struct elf_image *image = NULL;
 	const struct symbol_table *symbols = NULL;
 	uint64_t bias = 0, identity = identity_of(mapping);
-	bool more_may_come = false, is_known = false;
+	uint8_t unnamed = USER_MAPPED;
+	bool is_known = false;
 	char name[300];
 
 	if (mapping->executable && mapping->kind == LINUX_MAPPING_FILE && mapping->file.inode) {
@@ -336,7 +350,8 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 
 		if (!file)
 			return; /* at another look */
-		more_may_come = !file->whole;
+		/* What is being looked for comes at another look. */
+		unnamed = file->waiting ? USER_NEW : file->whole ? USER_MAPPED : USER_MISSED;
 		if (file->readable &&
 		    elf_image_bias(&file->image, mapping->start, mapping->offset, true, &bias)) {
 			image = &file->image;
@@ -344,7 +359,7 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 		}
 	} else if (look->mm && mapping->executable && mapping->kind == LINUX_MAPPING_SPECIAL &&
 		   user_symbols_read(&self->programs.mappings, &self->programs.cache, look->mm,
-				     mapping, &special, NULL) == GP_OK) {
+				     mapping, NULL, &special, NULL) == GP_OK) {
 		image = &special.image;
 		symbols = &special.symbols;
 		bias = special.bias;
@@ -364,9 +379,9 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 		flush(look);
 	}
 	for (size_t i = first; i < end; i++)
-		work->marks[i] = more_may_come ? USER_MISSED : USER_MAPPED;
+		work->marks[i] = unnamed;
 	if (symbols)
-		name_functions(look, first, end, symbols, bias, more_may_come);
+		name_functions(look, first, end, symbols, bias, unnamed);
 	symbol_table_deinit(&special.symbols);
 }
 
@@ -597,6 +612,12 @@ bool user_resolver_look(struct user_resolver *self, struct guest_view *view, uin
 	}
 	free(search.found);
 	return true;
+}
+
+void user_resolver_hurry(struct user_resolver *self)
+{
+	for (unsigned i = 0; i < self->file_count; i++)
+		self->files[i].next_read_ns = 0;
 }
 
 bool user_resolver_isolated(const struct user_resolver *self)

@@ -85,6 +85,9 @@ void user_resolver_destroy(struct user_resolver *resolver);
 bool user_resolver_look(struct user_resolver *resolver, struct guest_view *view, uint64_t now,
 			struct user_work *work, size_t count);
 
+/* What was to be read again later is read at the next look. */
+void user_resolver_hurry(struct user_resolver *resolver);
+
 /* After a look that was possible: user mode runs on page tables of its own, whose address differs
  * in bit 12. */
 bool user_resolver_isolated(const struct user_resolver *resolver);

@@ -35,6 +35,10 @@ $(BUILD)/tests/unit/output: $(BUILD)/obj/tools/output.o
 $(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\
 	lab_cpio lab_init lab_initramfs lab_parts subprocess)
 
+$(BUILD)/tests/unit/program_files: $(patsubst %,$(BUILD)/obj/tools/%.o,\
+	cpio_reader initrd_files lab_cpio program_files program_files_helper subprocess)
+$(BUILD)/tests/fuzz/fuzz_cpio: $(BUILD)/obj/tools/cpio_reader.o
+
 $(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)

@@ -4,6 +4,7 @@
 #include "record_options.h"
 
 #include "base/cleanup.h"
+#include "program_files.h"
 #include "sampler/recorder.h"
 #include "symbol_files.h"
 #include "vmm/console.h"
@@ -45,6 +46,7 @@ struct recording {
 	gp_sampler_t *session;
 	struct recorder *recorder;
 	struct symbol_files symbols;
+	struct program_files *programs; /* NULL without sampling */
 	int output_fd;
 	_Atomic bool panic_on_console;
 };
@@ -209,6 +211,7 @@ static gp_status_t start_sampling(struct recording *recording, struct error *err
 		.memory_bytes = options->machine.memory,
 		.kernel = options->machine.kernel,
 		.command_line = options->machine.command_line,
+		.copies = program_files_copies(recording->programs),
 		.on_thread_start = confine_reader,
 		.context = recording,
 	};
@@ -356,6 +359,10 @@ static gp_status_t prepare(struct recording *recording, struct error *error)
 
 	for (unsigned i = 0; !status && i < options->symbol_file_count; i++)
 		status = symbol_files_add(&recording->symbols, options->symbol_files[i], error);
+	/* Before the guest has memory of which a helper would hold a share. */
+	if (!status && options->period_ns)
+		status = program_files_start(options->machine.initrd, options->symfs,
+					     &recording->programs, error);
 	if (status)
 		return status;
 	guard_terminal();
@@ -384,6 +391,7 @@ static void release(struct recording *recording)
 		gp_sampler_close(recording->session);
 	}
 	signalled_machine = NULL;
+	program_files_end(recording->programs);
 	machine_destroy(recording->machine);
 	symbol_files_deinit(&recording->symbols);
 	if (recording->output_fd >= 0)

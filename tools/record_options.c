@@ -42,6 +42,7 @@ static const char help[] =
 	"      --sample-cpus LIST  sample these vCPUs only, such as 0,2-3\n"
 	"      --depth N           most frames per stack, 1 to 1024 (default: 64)\n"
 	"      --symbols FILE[@BASE]  name addresses by this ELF file or System.map too\n"
+	"      --symfs DIR         look for the guest's programs and their symbols in DIR too\n"
 	"  -o, --output FILE       the trace (default: " DEFAULT_OUTPUT ")\n"
 	"\n"
 	"End:\n"
@@ -212,6 +213,7 @@ enum long_option {
 	OPTION_TIMEOUT,
 	OPTION_JSON,
 	OPTION_SYMBOLS,
+	OPTION_SYMFS,
 	OPTION_NO_SANDBOX,
 	OPTION_PERIOD,
 	OPTION_JITTER,
@@ -237,6 +239,7 @@ static const struct option long_options[] = {
 	{"output", required_argument, NULL, 'o'},
 	{"json", no_argument, NULL, OPTION_JSON},
 	{"symbols", required_argument, NULL, OPTION_SYMBOLS},
+	{"symfs", required_argument, NULL, OPTION_SYMFS},
 	{"no-sandbox", no_argument, NULL, OPTION_NO_SANDBOX},
 	{"help", no_argument, NULL, 'h'},
 	{NULL, 0, NULL, 0},
@@ -323,6 +326,9 @@ static int parse_option(int option, struct record_options *options)
 		if (options->symbol_file_count == RECORD_SYMBOL_FILES_MAX)
 			return bad("--symbols %s: too many, 8 are possible", optarg);
 		options->symbol_files[options->symbol_file_count++] = optarg;
+		return -1;
+	case OPTION_SYMFS:
+		options->symfs = optarg;
 		return -1;
 	case OPTION_NO_SANDBOX:
 		machine->sandbox = false;

@@ -28,6 +28,7 @@ struct record_options {
 	bool json;
 	const char *symbol_files[RECORD_SYMBOL_FILES_MAX]; /* FILE or FILE@BASE */
 	unsigned symbol_file_count;
+	const char *symfs; /* NULL: none */
 };
 
 /* Returns -1 to go on, or the exit code (help was printed, or what is wrong). */

@@ -112,7 +112,7 @@ static void check_task(struct guest *guest, const char *line, struct kind *kind,
 		struct eh_frame_process_counts counts;
 
 		cr_assert_eq(eh_frame_process_create(guest->rules, &guest->mappings, &guest->cache,
-						     mm_of(guest, task), &process, &error),
+						     NULL, mm_of(guest, task), &process, &error),
 			     GP_OK, "%s", error.text);
 		counts = eh_frame_process_counts(process);
 		/* One maps a file of data as if it were code. */
@@ -121,7 +121,7 @@ static void check_task(struct guest *guest, const char *line, struct kind *kind,
 		cr_expect(counts.complete);
 	} else {
 		cr_assert_neq(eh_frame_process_create(guest->rules, &guest->mappings, &guest->cache,
-						      mm_of(guest, task), &process, &error),
+						      NULL, mm_of(guest, task), &process, &error),
 			      GP_OK);
 	}
 	stack = guest_unwind_program(memory, linux_stack_unwind_kernel(guest->kernel.stack),
