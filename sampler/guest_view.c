@@ -161,6 +161,9 @@ static void read_program_types(struct guest_view *view, const struct btf *btf)
 						   &view->mappings, &error) == GP_OK &&
 			       linux_page_cache_init(view->memory, &view->kernel, &view->symbols,
 						     btf, &view->cache, &error) == GP_OK;
+	/* Without, generated code has no names. */
+	view->paths_known = view->programs_known &&
+			    linux_paths_init(&view->files, btf, &view->paths, NULL) == GP_OK;
 	guest_view_lock(view);
 	view->no_programs = error;
 	guest_view_unlock(view);
@@ -181,6 +184,9 @@ bool guest_view_programs(struct guest_view *view, struct guest_programs *out)
 		out->mappings = view->mappings;
 		out->mappings.files = &out->files;
 		out->cache = view->cache;
+		out->paths_known = view->paths_known;
+		out->paths = view->paths;
+		out->paths.files = &out->files;
 	}
 	pthread_mutex_unlock(&view->learning);
 	return known;

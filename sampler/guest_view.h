@@ -21,6 +21,7 @@
 #include "guest-introspection/linux_mappings.h"
 #include "guest-introspection/linux_modules.h"
 #include "guest-introspection/linux_page_cache.h"
+#include "guest-introspection/linux_path.h"
 #include "guest-introspection/linux_stack.h"
 #include "guest-introspection/linux_task.h"
 #include "guest-introspection/symbol_table.h"
@@ -73,9 +74,11 @@ struct guest_view {
 	bool tasks_known;
 	bool layout_known;
 	bool programs_known;
-	struct linux_files files; /* these three are only copied: guest_view_programs() */
+	bool paths_known;
+	struct linux_files files; /* these four are only copied: guest_view_programs() */
 	struct linux_mappings mappings;
 	struct linux_page_cache cache;
+	struct linux_paths paths;
 	bool settled; /* boot does not change any more what was learned */
 	struct linux_task_layout tasks;
 	struct linux_module_layout module_layout;
@@ -124,6 +127,8 @@ struct guest_programs {
 	struct linux_files files;
 	struct linux_mappings mappings;
 	struct linux_page_cache cache;
+	bool paths_known;
+	struct linux_paths paths;
 };
 
 /* From now on copies of the guest's programs are looked for here; NULL: nowhere. Waits for a

@@ -19,10 +19,12 @@
 
 /* How long the two threads sleep. Programs and modules come in crowds, some stay for milliseconds
  * only, and what is not known of them leaves holes in stacks and names: so, for a while after the
- * last one, more often. Each time costs some microseconds where nothing is new. */
+ * last one, more often. Where a wake-up takes a CPU from a vCPU that is dear (in the lab, a tenth
+ * of a millisecond and more), hence not more often than that; the reader wakes the learner. */
 #define QUIET_MILLISECONDS 20
-#define BUSY_MILLISECONDS 2
-#define BUSY_NS UINT64_C(250000000)
+#define READER_BUSY_MILLISECONDS 3
+#define LEARNER_BUSY_MILLISECONDS 10
+#define BUSY_NS UINT64_C(100000000)
 /* At programs, at the end: each is bounded. */
 #define LAST_LOOKS 16
 /* For a copy of a file that is still being looked for. */
@@ -215,11 +217,15 @@ static void note_news(struct recorder *recorder)
 			      memory_order_relaxed);
 }
 
-static int pace(const struct recorder *recorder)
+/* How long a thread sleeps that has just been busy for `spent`: at most half of a CPU goes to
+ * looking out for what is new. */
+static int pace(const struct recorder *recorder, uint64_t busy, uint64_t spent)
 {
-	return boot_time_ns() < atomic_load_explicit(&recorder->busy_until, memory_order_relaxed)
-		       ? BUSY_MILLISECONDS
-		       : QUIET_MILLISECONDS;
+	uint64_t busy_until = atomic_load_explicit(&recorder->busy_until, memory_order_relaxed);
+	uint64_t rest = spent / 1000000 > busy ? spent / 1000000 : busy;
+
+	return boot_time_ns() < busy_until && rest < QUIET_MILLISECONDS ? (int)rest
+									: QUIET_MILLISECONDS;
 }
 
 /* The reader thread. */
@@ -294,18 +300,23 @@ static bool start_thread(struct recorder *recorder, const char *name, struct err
 static void *reader_main(void *argument)
 {
 	struct recorder *recorder = argument;
+	uint64_t spent = 0;
 	bool stopping = false;
 
 	if (!start_thread(recorder, "reader", &recorder->problem))
 		return NULL;
 	while (!stopping) {
-		stopping = wait_for_stop(recorder, pace(recorder));
+		uint64_t before;
+
+		stopping = wait_for_stop(recorder, pace(recorder, READER_BUSY_MILLISECONDS, spent));
+		before = boot_time_ns();
 		drain(recorder);
 		write_programs(recorder);
 		if (boot_time_ns() >= recorder->next_names) {
 			namer_name(&recorder->namer, write_symbols, recorder);
 			recorder->next_names = boot_time_ns() + NAME_INTERVAL_NS;
 		}
+		spent = boot_time_ns() - before;
 	}
 	return NULL;
 }
@@ -313,21 +324,24 @@ static void *reader_main(void *argument)
 static void *learner_main(void *argument)
 {
 	struct recorder *recorder = argument;
-	uint64_t next_look = 0;
+	uint64_t next_look = 0, spent = 0;
 	unsigned learned = 0;
 
 	if (!start_thread(recorder, "learner", &recorder->learner_problem))
 		return NULL;
-	while (!wait_for_news(recorder, pace(recorder))) {
+	while (!wait_for_news(recorder, pace(recorder, LEARNER_BUSY_MILLISECONDS, spent))) {
+		uint64_t before = boot_time_ns(), after;
+
 		session_learn(recorder->config.session, recorder->view, NULL);
 		if (learned != atomic_load(&recorder->view->published)) {
 			learned = atomic_load(&recorder->view->published);
 			note_news(recorder);
 		}
-		if (boot_time_ns() >= next_look) {
-			uint64_t before = boot_time_ns(), after;
-
+		after = boot_time_ns();
+		spent = after - before;
+		if (after >= next_look) {
 			user_namer_resolve(recorder->programs);
+			before = after;
 			after = boot_time_ns();
 			/* At most half of the time, whatever the guest has laid out for us. */
 			next_look = after + (after - before);
