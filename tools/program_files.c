@@ -135,8 +135,7 @@ static void make_request(const struct file_copy_wanted *wanted,
 }
 
 static enum file_copy_result find_locked(struct program_files *self,
-					 const struct program_files_request *request,
-					 struct copy *copy)
+					 struct program_files_request *request, struct copy *copy)
 {
 	if (self->state != IDLE && !is_same(&self->request, request)) {
 		if (self->state == ASKED)
@@ -147,13 +146,10 @@ static enum file_copy_result find_locked(struct program_files *self,
 		forget(self);
 	}
 	if (self->state == IDLE) {
-		uint32_t number = self->request.number + 1;
-
+		request->number = self->request.number + 1;
 		self->request = *request;
-		self->request.number = number;
 		/* Not send(), which the sandbox does not know. */
-		if (write(self->socket, &self->request, sizeof(self->request)) !=
-		    sizeof(self->request))
+		if (write(self->socket, request, sizeof(*request)) != sizeof(*request))
 			return FILE_COPY_NONE;
 		self->state = ASKED;
 		self->asked = now_seconds();
