@@ -318,6 +318,11 @@ static gp_status_t read_by_search(const struct file_source *source, const struct
 	if (status != GP_OK)
 		return error_set(error, status, "no unwind rules are at hand");
 	status = build(image, &part.view, start, NULL, out, error);
+	/* What was found may not be the first record: that one may lie in a page that is not there.
+	 */
+	for (size_t page = 0; status == GP_OK && page <= start / EH_FRAME_PAGE; page++)
+		if (part.missing[page])
+			out->complete = false;
 	part_deinit(&part);
 	return status;
 }

@@ -165,11 +165,12 @@ static struct file *file_of(struct eh_frame_files *files, const struct file_sour
 /* One walk over the mappings of a process. */
 struct walk {
 	const struct linux_mappings *mappings;
+	struct file_copies *copies;
 	uint64_t mm;
 	unsigned count;
 	unsigned memory_files;
 	bool cut;
-	struct linux_mapping *code; /* those of code, without names */
+	struct linux_mapping *code; /* those of code */
 	bool *is_vdso;
 };
 
@@ -233,6 +234,34 @@ static struct file *file_of_source(struct eh_frame_files *files, const struct fi
 	return file;
 }
 
+/* The same from a copy, which has the rules whole. NULL, `*missing` as it was: there is none. */
+static struct file *file_of_copy(struct eh_frame_files *files, struct walk *walk,
+				 const struct file_source *guest,
+				 const struct linux_mapping *mapping, uint64_t *bias, bool *missing)
+{
+	unsigned steps = LINUX_PATH_STEPS;
+	char path[LINUX_PATH_SIZE];
+	struct file_copy_wanted wanted = {.path = path, .size = mapping->file.size, .code = true};
+	const struct file_source *copy;
+	struct elf_image image;
+	struct file *file;
+	bool still_missing;
+
+	if (elf_image_read(guest, &image, NULL) == GP_OK) {
+		wanted.build_id_size = image.build_id_size;
+		memcpy(wanted.build_id, image.build_id, sizeof(wanted.build_id));
+	}
+	if (!linux_file_path(walk->mappings->files, mapping->file_address, &steps, path))
+		path[0] = '\0';
+	if (file_copies_open(walk->copies, &wanted, guest, &copy, &image) != FILE_COPY_FOUND)
+		return NULL;
+	file = file_of_source(files, copy, mapping, bias, &still_missing);
+	walk->copies->release(walk->copies, copy);
+	if (file)
+		*missing = still_missing;
+	return file;
+}
+
 static struct file *file_of_mapping(struct eh_frame_files *files, struct walk *walk,
 				    const struct linux_page_cache *cache,
 				    const struct address_space *space,
@@ -243,6 +272,7 @@ static struct file *file_of_mapping(struct eh_frame_files *files, struct walk *w
 	struct user_memory memory;
 	struct file_layers layers;
 	struct file *file;
+	struct file *copied;
 
 	*missing = true;
 	if (is_vdso)
@@ -258,7 +288,11 @@ static struct file *file_of_mapping(struct eh_frame_files *files, struct walk *w
 	linux_mappings_walk(walk->mappings, walk->mm, add_piece,
 			    &(struct same_file){.inode = mapping->file.inode, .memory = &memory});
 	layers = file_layers_of(&cached.source, &memory.source);
-	return file_of_source(files, &layers.source, mapping, bias, missing);
+	file = file_of_source(files, &layers.source, mapping, bias, missing);
+	if (!*missing)
+		return file;
+	copied = file_of_copy(files, walk, &layers.source, mapping, bias, missing);
+	return copied ? copied : file;
 }
 
 void eh_frame_process_destroy(struct eh_frame_files *files, struct eh_frame_process *process)
@@ -305,12 +339,14 @@ static void add_mappings(struct eh_frame_files *files, struct walk *walk,
 
 gp_status_t eh_frame_process_create(struct eh_frame_files *files,
 				    const struct linux_mappings *mappings,
-				    const struct linux_page_cache *cache, uint64_t mm,
+				    const struct linux_page_cache *cache,
+				    struct file_copies *copies, uint64_t mm,
 				    struct eh_frame_process **out, struct error *error)
 {
 	AUTO_FREE struct linux_mapping *code = calloc(EH_FRAME_PROCESS_MAPPINGS, sizeof(*code));
 	AUTO_FREE bool *is_vdso = calloc(EH_FRAME_PROCESS_MAPPINGS, sizeof(*is_vdso));
-	struct walk walk = {.mappings = mappings, .mm = mm, .code = code, .is_vdso = is_vdso};
+	struct walk walk = {
+		.mappings = mappings, .copies = copies, .mm = mm, .code = code, .is_vdso = is_vdso};
 	struct eh_frame_process *process = calloc(1, sizeof(*process));
 	struct linux_mappings_walk walked;
 	struct address_space space;

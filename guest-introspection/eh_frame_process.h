@@ -2,8 +2,9 @@
  * of one address space, prepared from what it has mapped.
  *
  * The bytes of .eh_frame come from the guest's page cache; what is not cached there, from the
- * memory of the process; the vDSO's from the kernel's own copy. A page that is in neither is done
- * without. The rules of a file are made once and shared by all processes that map it.
+ * memory of the process; the vDSO's from the kernel's own copy. Where a page is in neither, a copy
+ * of the file is looked for (file_copies.h), else it is done without. The rules of a file are made
+ * once and shared by all processes that map it.
  *
  * Preparing is cold: it allocates and takes some milliseconds for a file that is new. One thread at
  * a time for `struct eh_frame_files` and all that was made with it; unwinding with what was
@@ -13,6 +14,7 @@
 #define GUEST_INTROSPECTION_EH_FRAME_PROCESS_H
 
 #include "base/error.h"
+#include "guest-introspection/file_copies.h"
 #include "guest-introspection/linux_mappings.h"
 #include "guest-introspection/linux_page_cache.h"
 #include "guest-introspection/unwind.h"
@@ -36,11 +38,12 @@ void eh_frame_files_destroy(struct eh_frame_files *files);
 struct eh_frame_process;
 
 /* Prepares the processes that share `mm` (the address of a struct mm_struct). GP_ERR_NOT_FOUND: no
- * code of theirs has rules that are at hand, or they are gone. GP_ERR_NO_MEMORY. `*out` is
- * untouched on failure. To be made anew when the mappings change. */
+ * code of theirs has rules that are at hand, or they are gone. `copies` may be NULL.
+ * GP_ERR_NO_MEMORY. `*out` is untouched on failure. To be made anew when the mappings change. */
 gp_status_t eh_frame_process_create(struct eh_frame_files *files,
 				    const struct linux_mappings *mappings,
-				    const struct linux_page_cache *cache, uint64_t mm,
+				    const struct linux_page_cache *cache,
+				    struct file_copies *copies, uint64_t mm,
 				    struct eh_frame_process **out, struct error *error);
 
 /* NULL is ignored. Nobody may unwind with it any more. */

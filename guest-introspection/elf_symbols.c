@@ -4,28 +4,21 @@
 #include "base/cursor.h"
 #include "guest-introspection/elf_dynamic.h"
 #include "guest-introspection/elf_plt.h"
+#include "guest-introspection/elf_sections.h"
 
 #include <elf.h>
 
-#define SECTION_LIMIT 65536u
 #define STRINGS_LIMIT (64u << 20)
 #define PAGE_SIZE 4096u
 #define CHUNK_ENTRIES 170u /* of 24 bytes: about a page at a time */
 
 _Static_assert(sizeof(Elf64_Sym) == 24 && sizeof(Elf32_Sym) == 16, "System V ABI");
-_Static_assert(sizeof(Elf64_Shdr) == 64 && sizeof(Elf32_Shdr) == 40, "System V ABI");
-
 struct reader {
 	const struct file_source *source;
 	const struct elf_image *image;
 	struct symbol_table table;
 	struct elf_symbols_result result;
 };
-
-static uint64_t take_word(struct cursor *cursor, bool is_64)
-{
-	return is_64 ? cursor_u64(cursor) : cursor_u32(cursor);
-}
 
 /* A string table, as far as it is at hand: pages that are not stay unmarked. */
 struct strings {
@@ -217,46 +210,16 @@ static gp_status_t read_table(struct reader *self, struct elf_part entries, stru
 	return status;
 }
 
-struct section {
-	uint32_t type;
-	uint32_t link;
-	struct elf_part part;
-};
-
-static bool read_section(const struct reader *self, uint64_t index, struct section *section)
-{
-	const struct elf_image *image = self->image;
-	size_t size = image->is_64 ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr);
-	uint8_t bytes[sizeof(Elf64_Shdr)];
-	struct cursor cursor = cursor_over(bytes, size);
-
-	if (index >= image->section_headers.size / size ||
-	    file_source_read(self->source, image->section_headers.offset + index * size, bytes,
-			     size) != size)
-		return false;
-	cursor_u32(&cursor); /* name */
-	section->type = cursor_u32(&cursor);
-	take_word(&cursor, image->is_64); /* flags */
-	take_word(&cursor, image->is_64); /* address */
-	section->part.offset = take_word(&cursor, image->is_64);
-	section->part.size = take_word(&cursor, image->is_64);
-	section->link = cursor_u32(&cursor);
-	return section->part.size <= INT64_MAX &&
-	       section->part.offset <= INT64_MAX - section->part.size;
-}
-
 /* The first section of `type`, with its strings. False: none at hand. */
-static bool find_section(const struct reader *self, uint32_t type, struct section *entries,
-			 struct section *names)
+static bool find_section(const struct reader *self, uint32_t type, struct elf_section *entries,
+			 struct elf_section *names)
 {
-	size_t size = self->image->is_64 ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr);
-	uint64_t count = self->image->section_headers.size / size;
+	unsigned count = elf_section_count(self->image);
 
-	if (self->image->section_header_size != size)
-		return false;
-	for (uint64_t i = 0; i < count && i < SECTION_LIMIT; i++)
-		if (read_section(self, i, entries) && entries->type == type)
-			return read_section(self, entries->link, names) &&
+	for (unsigned i = 0; i < count; i++)
+		if (elf_section_read(self->source, self->image, i, entries) &&
+		    entries->type == type)
+			return elf_section_read(self->source, self->image, entries->link, names) &&
 			       names->type == SHT_STRTAB;
 	return false;
 }
@@ -286,8 +249,8 @@ static gp_status_t read_by_dynamic(struct reader *self, const struct elf_dynamic
 static gp_status_t read_tables(struct reader *self, const struct elf_dynamic *dynamic,
 			       struct error *error)
 {
-	struct section entries;
-	struct section names;
+	struct elf_section entries;
+	struct elf_section names;
 	gp_status_t status = GP_OK;
 
 	if (find_section(self, SHT_SYMTAB, &entries, &names)) {

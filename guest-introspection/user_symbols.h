@@ -3,9 +3,9 @@
  * Its bytes come from the guest's page cache; what is not cached there, from the memory of the
  * process; the vDSO from the kernel's own copy. .symtab and the section headers stand at the end of
  * a file: of a program that was only run, from a disk, they are mostly not cached (in an initramfs
- * all is), and a static one has no dynamic symbols instead. What is in neither needs a copy of the
- * file, found by the build id, for which elf_image_read() and elf_symbols_read() take any struct
- * file_source.
+ * all is), and a static one has no dynamic symbols instead; many have been stripped. What is in
+ * neither is looked for in a copy of the file or a file of its debugging information
+ * (file_copies.h).
  *
  * Cold: allocates, reads up to all symbols of a file. Any thread; the guest may run meanwhile.
  */
@@ -13,6 +13,7 @@
 #define GUEST_INTROSPECTION_USER_SYMBOLS_H
 
 #include "guest-introspection/elf_symbols.h"
+#include "guest-introspection/file_copies.h"
 #include "guest-introspection/linux_mappings.h"
 #include "guest-introspection/linux_page_cache.h"
 
@@ -22,17 +23,21 @@ struct user_symbols {
 	uint64_t bias;               /* look up `address - bias` */
 	struct symbol_table symbols; /* finished; empty when there are none or none are at hand */
 	struct elf_symbols_result result;
+	bool copied; /* from a copy, at least in part */
+	bool later;  /* one is being looked for: read again in a while */
 };
 
-/* Reads the file that `mapping`, one of code, of the process with `mm` belongs to. `out` is
- * untouched on failure: GP_ERR_NOT_FOUND (no file and not the vDSO, or its headers are not at
- * hand), GP_ERR_NOT_SUPPORTED (not an ELF file of x86), GP_ERR_IO_DATA_INTEGRITY, GP_ERR_NO_MEMORY,
- * GP_ERR_OUT_OF_RANGE (more symbols than a table takes). That there are no symbols is no failure.
+/* Reads the file that `mapping`, one of code, of the process with `mm` belongs to. `mm` 0: only
+ * what the page cache has; `copies` NULL: only what the guest has. `out` is untouched on failure,
+ * but for `later` with GP_ERR_NOT_FOUND: GP_ERR_NOT_FOUND (no file and not the vDSO, or its headers
+ * are not at hand), GP_ERR_NOT_SUPPORTED (not an ELF file of x86), GP_ERR_IO_DATA_INTEGRITY,
+ * GP_ERR_NO_MEMORY, GP_ERR_OUT_OF_RANGE (more symbols than a table takes). That there are no
+ * symbols is no failure.
  */
 gp_status_t user_symbols_read(const struct linux_mappings *mappings,
 			      const struct linux_page_cache *cache, uint64_t mm,
-			      const struct linux_mapping *mapping, struct user_symbols *out,
-			      struct error *error);
+			      const struct linux_mapping *mapping, struct file_copies *copies,
+			      struct user_symbols *out, struct error *error);
 
 void user_symbols_deinit(struct user_symbols *symbols);
 

@@ -161,6 +161,9 @@ static void read_program_types(struct guest_view *view, const struct btf *btf)
 						   &view->mappings, &error) == GP_OK &&
 			       linux_page_cache_init(view->memory, &view->kernel, &view->symbols,
 						     btf, &view->cache, &error) == GP_OK;
+	/* Without, generated code has no names. */
+	view->paths_known = view->programs_known &&
+			    linux_paths_init(&view->files, btf, &view->paths, NULL) == GP_OK;
 	guest_view_lock(view);
 	view->no_programs = error;
 	guest_view_unlock(view);
@@ -175,14 +178,25 @@ bool guest_view_programs(struct guest_view *view, struct guest_programs *out)
 	known = view->programs_known && view->settled;
 	if (known) {
 		out->memory = view->memory;
+		out->copies = view->copies;
 		out->tasks = view->tasks;
 		out->files = view->files;
 		out->mappings = view->mappings;
 		out->mappings.files = &out->files;
 		out->cache = view->cache;
+		out->paths_known = view->paths_known;
+		out->paths = view->paths;
+		out->paths.files = &out->files;
 	}
 	pthread_mutex_unlock(&view->learning);
 	return known;
+}
+
+void guest_view_use_copies(struct guest_view *view, struct file_copies *copies)
+{
+	pthread_mutex_lock(&view->learning);
+	view->copies = copies;
+	pthread_mutex_unlock(&view->learning);
 }
 
 /* Where tasks and modules are; once. */
@@ -323,8 +337,8 @@ static void learn_programs(struct guest_view *view)
 	for (unsigned i = 0; i < known->vcpu_count; i++) {
 		uint64_t mm = atomic_exchange(&known->vcpus[i].wanted, 0);
 
-		if (mm && program_rules_want(&view->programs, &mappings, &view->cache, mm,
-					     monotonic_ns()))
+		if (mm && program_rules_want(&view->programs, &mappings, &view->cache, view->copies,
+					     mm, monotonic_ns()))
 			changed = true;
 	}
 	if (!changed)

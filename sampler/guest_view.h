@@ -22,6 +22,7 @@
 #include "guest-introspection/linux_module_notes.h"
 #include "guest-introspection/linux_modules.h"
 #include "guest-introspection/linux_page_cache.h"
+#include "guest-introspection/linux_path.h"
 #include "guest-introspection/linux_stack.h"
 #include "guest-introspection/linux_task.h"
 #include "guest-introspection/symbol_table.h"
@@ -74,16 +75,19 @@ struct guest_view {
 	bool tasks_known;
 	bool layout_known;
 	bool programs_known;
-	struct linux_files files; /* these three are only copied: guest_view_programs() */
+	bool paths_known;
+	struct linux_files files; /* these four are only copied: guest_view_programs() */
 	struct linux_mappings mappings;
 	struct linux_page_cache cache;
+	struct linux_paths paths;
 	bool settled; /* boot does not change any more what was learned */
 	struct linux_task_layout tasks;
 	struct linux_module_layout module_layout;
 	bool notes_known;
 	struct linux_module_notes module_notes;
 	struct program_rules programs;
-	struct linux_stack *base; /* without modules: what the published ones are made from */
+	struct file_copies *copies; /* of the guest's programs; NULL: none are known */
+	struct linux_stack *base;   /* without modules: what the published ones are made from */
 
 	/* Held for a short time to look at or to exchange what follows: guest_view_lock(). */
 	pthread_mutex_t lock;
@@ -121,11 +125,18 @@ void guest_view_learn_names(struct guest_view *view, const struct guest_cpu *cpu
 /* What is needed to look into the guest's processes. Use it where it stays. */
 struct guest_programs {
 	const struct guest_memory *memory;
+	struct file_copies *copies; /* may be NULL */
 	struct linux_task_layout tasks;
 	struct linux_files files;
 	struct linux_mappings mappings;
 	struct linux_page_cache cache;
+	bool paths_known;
+	struct linux_paths paths;
 };
+
+/* From now on copies of the guest's programs are looked for here; NULL: nowhere. Waits for a
+ * learner, and they are in use no longer when it returns. */
+void guest_view_use_copies(struct guest_view *view, struct file_copies *copies);
 
 /* A copy of what is known of it now. False, `out` untouched: nothing yet, or this kernel is one
  * whose processes cannot be looked into (view->no_programs). Waits for a learner. */

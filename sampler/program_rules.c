@@ -49,7 +49,8 @@ static struct program_rules_entry *entry_of(struct program_rules *rules, uint64_
 }
 
 bool program_rules_want(struct program_rules *rules, const struct linux_mappings *mappings,
-			const struct linux_page_cache *cache, uint64_t mm, uint64_t now)
+			const struct linux_page_cache *cache, struct file_copies *copies,
+			uint64_t mm, uint64_t now)
 {
 	struct program_rules_entry *entry;
 	struct eh_frame_process *process;
@@ -66,7 +67,7 @@ bool program_rules_want(struct program_rules *rules, const struct linux_mappings
 	entry->again_ns = now + entry->wait_ns;
 	if (entry->wait_ns < LONGEST_WAIT_NS)
 		entry->wait_ns *= 2;
-	if (eh_frame_process_create(rules->files, mappings, cache, mm, &process, &error))
+	if (eh_frame_process_create(rules->files, mappings, cache, copies, mm, &process, &error))
 		return false;
 	retire(rules, entry->process);
 	entry->process = process;

@@ -40,9 +40,11 @@ struct program_rules {
 /* Zeroed storage is an empty one. */
 void program_rules_deinit(struct program_rules *rules);
 
-/* `mm` was asked for at `now` (CLOCK_MONOTONIC). True: the list has changed. */
+/* `mm` was asked for at `now` (CLOCK_MONOTONIC); `copies` may be NULL. True: the list has changed.
+ */
 bool program_rules_want(struct program_rules *rules, const struct linux_mappings *mappings,
-			const struct linux_page_cache *cache, uint64_t mm, uint64_t now);
+			const struct linux_page_cache *cache, struct file_copies *copies,
+			uint64_t mm, uint64_t now);
 
 /* Fills `list`, sorted as unwind_program_find() wants it; returns how many. */
 unsigned program_rules_list(const struct program_rules *rules,

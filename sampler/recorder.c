@@ -22,12 +22,16 @@
 
 /* How long the two threads sleep. Programs and modules come in crowds, some stay for milliseconds
  * only, and what is not known of them leaves holes in stacks and names: so, for a while after the
- * last one, more often. Each time costs some microseconds where nothing is new. */
+ * last one, more often. Where a wake-up takes a CPU from a vCPU that is dear (in the lab, a tenth
+ * of a millisecond and more), hence not more often than that; the reader wakes the learner. */
 #define QUIET_MILLISECONDS 20
-#define BUSY_MILLISECONDS 2
-#define BUSY_NS UINT64_C(250000000)
+#define READER_BUSY_MILLISECONDS 3
+#define LEARNER_BUSY_MILLISECONDS 10
+#define BUSY_NS UINT64_C(100000000)
 /* At programs, at the end: each is bounded. */
 #define LAST_LOOKS 16
+/* For a copy of a file that is still being looked for. */
+#define LAST_PATIENCE_MILLISECONDS 2000
 /* New addresses become rare; a killed recorder leaves so much of them without names. */
 #define NAME_INTERVAL_NS UINT64_C(1000000000)
 
@@ -220,11 +224,15 @@ static void note_news(struct recorder *recorder)
 			      memory_order_relaxed);
 }
 
-static int pace(const struct recorder *recorder)
+/* How long a thread sleeps that has just been busy for `spent`: at most half of a CPU goes to
+ * looking out for what is new. */
+static int pace(const struct recorder *recorder, uint64_t busy, uint64_t spent)
 {
-	return boot_time_ns() < atomic_load_explicit(&recorder->busy_until, memory_order_relaxed)
-		       ? BUSY_MILLISECONDS
-		       : QUIET_MILLISECONDS;
+	uint64_t busy_until = atomic_load_explicit(&recorder->busy_until, memory_order_relaxed);
+	uint64_t rest = spent / 1000000 > busy ? spent / 1000000 : busy;
+
+	return boot_time_ns() < busy_until && rest < QUIET_MILLISECONDS ? (int)rest
+									: QUIET_MILLISECONDS;
 }
 
 /* The reader thread. */
@@ -301,12 +309,16 @@ static void *reader_main(void *argument)
 {
 	struct recorder *recorder = argument;
 	struct guest_log_totals console;
+	uint64_t spent = 0;
 	bool stopping = false;
 
 	if (!start_thread(recorder, "reader", &recorder->output.problem))
 		return NULL;
 	while (!stopping) {
-		stopping = wait_for_stop(recorder, pace(recorder));
+		uint64_t before;
+
+		stopping = wait_for_stop(recorder, pace(recorder, READER_BUSY_MILLISECONDS, spent));
+		before = boot_time_ns();
 		drain(recorder);
 		write_log(recorder, &console);
 		write_programs(recorder);
@@ -316,6 +328,7 @@ static void *reader_main(void *argument)
 			trace_output_flush(&recorder->output);
 			recorder->next_names = boot_time_ns() + NAME_INTERVAL_NS;
 		}
+		spent = boot_time_ns() - before;
 	}
 	return NULL;
 }
@@ -323,21 +336,24 @@ static void *reader_main(void *argument)
 static void *learner_main(void *argument)
 {
 	struct recorder *recorder = argument;
-	uint64_t next_look = 0;
+	uint64_t next_look = 0, spent = 0;
 	unsigned learned = 0;
 
 	if (!start_thread(recorder, "learner", &recorder->learner_problem))
 		return NULL;
-	while (!wait_for_news(recorder, pace(recorder))) {
+	while (!wait_for_news(recorder, pace(recorder, LEARNER_BUSY_MILLISECONDS, spent))) {
+		uint64_t before = boot_time_ns(), after;
+
 		session_learn(recorder->config.session, recorder->view, NULL);
 		if (learned != atomic_load(&recorder->view->published)) {
 			learned = atomic_load(&recorder->view->published);
 			note_news(recorder);
 		}
-		if (boot_time_ns() >= next_look) {
-			uint64_t before = boot_time_ns(), after;
-
+		after = boot_time_ns();
+		spent = after - before;
+		if (after >= next_look) {
 			user_namer_resolve(recorder->programs);
+			before = after;
 			after = boot_time_ns();
 			/* At most half of the time, whatever the guest has laid out for us. */
 			next_look = after + (after - before);
@@ -409,6 +425,9 @@ static void write_rest(struct recorder *recorder)
 	session_learn_names(recorder->config.session, recorder->view);
 	write_guest(recorder);
 	write_modules(recorder);
+	if (recorder->config.copies)
+		recorder->config.copies->patience_ms = LAST_PATIENCE_MILLISECONDS;
+	user_namer_hurry(recorder->programs);
 	for (int i = 0; i < LAST_LOOKS && user_namer_resolve(recorder->programs); i++)
 		write_programs(recorder);
 	write_programs(recorder);
@@ -436,6 +455,8 @@ static void stop_reader(struct recorder *recorder)
 
 static void destroy(struct recorder *recorder)
 {
+	if (recorder->view && recorder->config.copies)
+		guest_view_use_copies(recorder->view, NULL);
 	if (recorder->stop_fd >= 0)
 		close(recorder->stop_fd);
 	if (recorder->look_fd >= 0)
@@ -502,6 +523,8 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 		error_set(error, status, "cannot read the session: %s", gp_status_string(status));
 		goto failed;
 	}
+	if (config->copies)
+		guest_view_use_copies(recorder->view, config->copies);
 	write_head(recorder);
 	trace_output_flush(&recorder->output);
 	if (recorder->output.problem.status) {

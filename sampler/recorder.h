@@ -11,6 +11,7 @@
 #define SAMPLER_RECORDER_H
 
 #include "base/error.h"
+#include "guest-introspection/file_copies.h"
 #include "guest-introspection/symbol_table.h"
 #include "sampler/guest_log.h"
 #include "sampler/tally.h"
@@ -40,6 +41,10 @@ struct recorder_config {
 	/* Symbols given by the user: they name any address they contain. Borrowed. */
 	const struct symbol_table *tables[RECORDER_TABLES_MAX];
 	unsigned table_count;
+
+	/* Where copies of the guest's programs are; NULL: nowhere. Asked by the learner thread, and
+	 * at the end by the one that ends the recorder. Borrowed. */
+	struct file_copies *copies;
 
 	/* Guest-physical range the kernel file was loaded to: code that runs there before the
 	 * kernel's own mapping is its startup code. Both 0: none. */

@@ -15,7 +15,8 @@ static bool read_page(void *context, uint64_t address, void *buffer, size_t size
 	if (source->has_space && guest_read_virtual(&source->space, NULL, source->memory,
 						    gva(address), buffer, size) == TRANSLATE_OK)
 		return true;
-	return source->has_file &&
+	/* Code that a program made is in no image. */
+	return source->has_file && source->image &&
 	       elf_image_offset(source->image, address - source->bias, &offset) &&
 	       file_source_read(&source->file.source, offset, buffer, size) == size;
 }

@@ -705,3 +705,18 @@ struct user_code_totals user_namer_code_totals(const struct user_namer *namer)
 {
 	return user_resolver_code_totals(namer->resolver);
 }
+
+void user_namer_hurry(struct user_namer *namer)
+{
+	pthread_mutex_lock(&namer->lock);
+	for (unsigned i = 0; i < BUCKETS; i++)
+		for (struct process *process = namer->buckets[i]; process; process = process->next)
+			if (process->count) {
+				struct generation *latest =
+					process->generations[process->count - 1];
+
+				latest->quiet_until_ns = latest->retry_ns = 0;
+			}
+	pthread_mutex_unlock(&namer->lock);
+	user_resolver_hurry(namer->resolver);
+}

@@ -67,4 +67,7 @@ struct user_code_totals user_namer_code_totals(const struct user_namer *namer);
  * cost. False: there was nothing to look up, or it cannot be (yet). */
 bool user_namer_resolve(struct user_namer *namer);
 
+/* The same threads: what was put off is looked up at the next look. For the end. */
+void user_namer_hurry(struct user_namer *namer);
+
 #endif

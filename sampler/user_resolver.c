@@ -5,43 +5,21 @@
 #include "fxt/writer.h"
 #include "guest-introspection/user_symbols.h"
 #include "sampler/session.h"
+#include "sampler/user_files.h"
 
 #include <stdio.h>
 
-#define TASKS_MAX (1u << 16)        /* of one look */
-#define FILE_READS_MAX 16u          /* of one look; up to a million symbols each */
-#define LOOK_NS UINT64_C(300000000) /* then what is left waits for the next look */
+#define TASKS_MAX (1u << 16) /* of one look */
 #define BATCH 64u
 #define PAGE_TABLES UINT64_C(0x000ffffffffff000) /* of CR3; Intel SDM vol. 3, 4.5.2 */
 #define USER_TABLES UINT64_C(0x1000) /* arch/x86/entry/calling.h: PTI_USER_PGTABLE_BIT */
-/* Pages of a file come into the cache while it is used. */
-#define READ_AGAIN_NS UINT64_C(1000000000)
-#define READS_OF_A_FILE 3u
 /* What was kept of a process that is gone holds for so long: it lived on for some of it. */
 #define KEPT_NS UINT64_C(100000000)
 
-struct user_file {
-	struct linux_file key;
-	char *path;    /* NULL: not known */
-	bool readable; /* it is an ELF image */
-	bool whole;    /* reading it again gives no more */
-	unsigned reads;
-	uint64_t next_read_ns;
-	uint64_t last_use;
-	uint64_t bytes;
-	struct elf_image image;
-	struct symbol_table symbols;
-};
-
 struct user_resolver {
 	struct guest_programs programs;
-	struct user_file files[USER_FILES_MAX];
-	unsigned file_count;
-	uint64_t file_bytes;
-	uint64_t uses;
-	unsigned reads_left;
+	struct user_files files;
 	uint64_t now;
-	uint64_t deadline;
 	size_t looks;
 	uint64_t scratch[FXT_RECORD_WORDS_MAX];
 	struct user_code code;
@@ -52,117 +30,13 @@ struct user_resolver *user_resolver_create(void)
 	return calloc(1, sizeof(struct user_resolver));
 }
 
-static void forget_file(struct user_resolver *self, unsigned index)
-{
-	self->file_bytes -= self->files[index].bytes;
-	symbol_table_deinit(&self->files[index].symbols);
-	free(self->files[index].path);
-	self->files[index] = self->files[--self->file_count];
-}
-
 void user_resolver_destroy(struct user_resolver *self)
 {
-	while (self && self->file_count)
-		forget_file(self, self->file_count - 1);
-	if (self)
+	if (self) {
+		user_files_deinit(&self->files);
 		user_code_deinit(&self->code);
+	}
 	free(self);
-}
-
-/* Files. */
-
-static bool is_same_file(const struct linux_file *a, const struct linux_file *b)
-{
-	return a->inode == b->inode && a->mapping == b->mapping && a->number == b->number &&
-	       a->size == b->size && a->device_major == b->device_major &&
-	       a->device_minor == b->device_minor;
-}
-
-static uint64_t table_bytes(const struct symbol_table *table)
-{
-	return table->capacity * sizeof(*table->entries) + table->names_capacity;
-}
-
-static void make_room(struct user_resolver *self)
-{
-	while (self->file_count == USER_FILES_MAX ||
-	       (self->file_count && self->file_bytes > USER_FILE_BYTES_MAX)) {
-		unsigned oldest = 0;
-
-		for (unsigned i = 1; i < self->file_count; i++)
-			if (self->files[i].last_use < self->files[oldest].last_use)
-				oldest = i;
-		forget_file(self, oldest);
-	}
-}
-
-static struct user_file *known_file(struct user_resolver *self, const struct linux_file *key)
-{
-	for (unsigned i = 0; i < self->file_count; i++)
-		if (is_same_file(&self->files[i].key, key))
-			return &self->files[i];
-	return NULL;
-}
-
-static struct user_file *add_file(struct user_resolver *self, const struct linux_mapping *mapping)
-{
-	struct user_file *file = known_file(self, &mapping->file);
-
-	if (file)
-		return file;
-	make_room(self);
-	file = &self->files[self->file_count++];
-	*file = (struct user_file){.key = mapping->file,
-				   .path = mapping->name[0] ? strdup(mapping->name) : NULL,
-				   .last_use = ++self->uses};
-	return file;
-}
-
-static void read_file(struct user_resolver *self, struct user_file *file, uint64_t mm,
-		      const struct linux_mapping *mapping)
-{
-	struct user_symbols symbols;
-
-	file->next_read_ns = self->now + READ_AGAIN_NS;
-	file->reads++;
-	if (user_symbols_read(&self->programs.mappings, &self->programs.cache, mm, mapping,
-			      &symbols, NULL) == GP_OK) {
-		self->file_bytes -= file->bytes;
-		symbol_table_deinit(&file->symbols);
-		file->symbols = symbols.symbols;
-		file->image = symbols.image;
-		file->bytes = table_bytes(&file->symbols);
-		self->file_bytes += file->bytes;
-		file->readable = true;
-		file->whole = !symbols.result.missing;
-	}
-	file->whole = file->whole || file->reads >= READS_OF_A_FILE;
-}
-
-/* The file of a mapping, read if that is due. NULL: this look has read enough, or the process is
- * gone (`mm` 0) and the file as well. */
-static struct user_file *file_of(struct user_resolver *self, uint64_t mm,
-				 const struct linux_mapping *mapping)
-{
-	struct user_file *file = known_file(self, &mapping->file);
-
-	if (file)
-		file->last_use = ++self->uses;
-	if (file && (file->whole || self->now < file->next_read_ns || !self->reads_left))
-		return file->reads ? file : NULL;
-	if (boot_time_ns() > self->deadline)
-		self->reads_left = 0;
-	if (!self->reads_left)
-		return NULL;
-	/* Read before, or never. */
-	if (!mm && !linux_file_is_there(&self->programs.files, &mapping->file))
-		return file && file->reads ? file : NULL;
-	self->reads_left--;
-	if (!file)
-		file = add_file(self, mapping);
-	file->last_use = ++self->uses;
-	read_file(self, file, mm, mapping);
-	return file;
 }
 
 /* One generation's walk over its mappings. */
@@ -172,6 +46,7 @@ struct look {
 	struct user_work *work;
 	uint64_t address_space; /* as it is written */
 	uint64_t mm;            /* 0: the process is gone, this is what was kept of it */
+	uint64_t leader;        /* a task of it; 0: the same */
 	bool changed;
 	bool failed; /* no memory: what there is is good */
 	struct user_kept *kept;
@@ -332,7 +207,7 @@ static void name_called(void *context, uint64_t address)
 /* The names of addresses [first, end) of the work, which are in code of an ELF image. */
 static void name_functions(struct look *look, const struct linux_mapping *mapping, size_t first,
 			   size_t end, const struct symbol_table *symbols,
-			   const struct elf_image *image, uint64_t bias, bool more_may_come)
+			   const struct elf_image *image, uint64_t bias, uint8_t unnamed)
 {
 	struct user_work *work = look->work;
 	struct called called = {look, symbols, bias};
@@ -353,7 +228,7 @@ static void name_functions(struct look *look, const struct linux_mapping *mappin
 		struct symbol symbol;
 
 		if (!symbol_table_find(symbols, work->addresses[i] - bias, &symbol)) {
-			work->marks[i] = more_may_come ? USER_MISSED : USER_MAPPED;
+			work->marks[i] = unnamed;
 			continue;
 		}
 		work->marks[i] = USER_NAMED;
@@ -382,15 +257,19 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 	const struct elf_image *image = NULL;
 	const struct symbol_table *symbols = NULL;
 	uint64_t bias = 0, identity = identity_of(mapping);
-	bool more_may_come = false, is_known = false;
+	uint8_t unnamed = USER_MAPPED;
+	bool is_known = false, generated = false;
 	char name[300];
 
 	if (mapping->executable && mapping->kind == LINUX_MAPPING_FILE && mapping->file.inode) {
-		struct user_file *file = file_of(self, look->mm, mapping);
+		struct user_file *file =
+			user_files_of(&self->files, &self->programs, look->mm, mapping);
 
 		if (!file)
 			return; /* at another look */
-		more_may_come = !file->whole;
+		/* What is being looked for comes at another look. */
+		unnamed = file->waiting ? USER_NEW : file->whole ? USER_MAPPED : USER_MISSED;
+		generated = !file->readable;
 		if (file->readable &&
 		    elf_image_bias(&file->image, mapping->start, mapping->offset, true, &bias)) {
 			image = &file->image;
@@ -398,10 +277,17 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 		}
 	} else if (look->mm && mapping->executable && mapping->kind == LINUX_MAPPING_SPECIAL &&
 		   user_symbols_read(&self->programs.mappings, &self->programs.cache, look->mm,
-				     mapping, &special, NULL) == GP_OK) {
+				     mapping, NULL, &special, NULL) == GP_OK) {
 		image = &special.image;
 		symbols = &special.symbols;
 		bias = special.bias;
+	}
+	/* Some map memory that is shared, or a file of their own, to make code in. */
+	if (mapping->executable && (generated || mapping->kind == LINUX_MAPPING_ANONYMOUS ||
+				    mapping->kind == LINUX_MAPPING_HEAP)) {
+		symbols = user_files_generated(&self->files, &self->programs, look->leader,
+					       work->process, work->number);
+		unnamed = symbols ? USER_MISSED : unnamed;
 	}
 	for (unsigned i = 0; i < work->place_count && !is_known; i++)
 		is_known = work->places[i].start == mapping->start &&
@@ -418,9 +304,9 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 		flush(look);
 	}
 	for (size_t i = first; i < end; i++)
-		work->marks[i] = more_may_come ? USER_MISSED : USER_MAPPED;
+		work->marks[i] = unnamed;
 	if (symbols)
-		name_functions(look, mapping, first, end, symbols, image, bias, more_may_come);
+		name_functions(look, mapping, first, end, symbols, image, bias, unnamed);
 	symbol_table_deinit(&special.symbols);
 }
 
@@ -446,7 +332,7 @@ static void keep(struct look *look, const struct linux_mapping *mapping)
 	if (!mapping->executable || kept->count == USER_KEPT_MAX)
 		return;
 	if (mapping->kind == LINUX_MAPPING_FILE && mapping->file.inode)
-		add_file(look->self, mapping); /* its path */
+		user_files_add(&look->self->files, mapping); /* its path */
 	kept->mappings[kept->count] = *mapping;
 	kept->mappings[kept->count++].name = strcmp(mapping->name, "[vdso]") ? "" : "[vdso]";
 }
@@ -547,7 +433,7 @@ static const char *kept_name(struct user_resolver *self, const struct linux_mapp
 
 	if (mapping->kind != LINUX_MAPPING_FILE)
 		return mapping->name;
-	file = known_file(self, &mapping->file);
+	file = user_files_known(&self->files, &mapping->file);
 	return file && file->path ? file->path : "";
 }
 
@@ -579,7 +465,11 @@ static void look_back(struct user_resolver *self, struct user_work *work)
 static void look_at(struct user_resolver *self, struct user_work *work, struct finding *found)
 {
 	AUTO_FREE struct user_kept *kept = calloc(1, sizeof(*kept));
-	struct look look = {.self = self, .work = work, .mm = found->identity.mm, .kept = kept};
+	struct look look = {.self = self,
+			    .work = work,
+			    .mm = found->identity.mm,
+			    .leader = found->identity.leader,
+			    .kept = kept};
 	const struct user_identity before = found->identity;
 	struct linux_mappings_walk walk;
 	uint64_t address_space;
@@ -614,7 +504,7 @@ static void look_at(struct user_resolver *self, struct user_work *work, struct f
 	kept->walked_ns = self->now;
 	*work->kept = *kept;
 	for (size_t i = 0; walk.complete && i < work->count; i++)
-		if (work->marks[i] == USER_NEW && self->reads_left)
+		if (work->marks[i] == USER_NEW && self->files.reads_left)
 			work->marks[i] = USER_MISSED;
 }
 
@@ -636,21 +526,25 @@ bool user_resolver_look(struct user_resolver *self, struct guest_view *view, uin
 	if (!search.found)
 		return false;
 	self->now = now;
-	self->deadline = boot_time_ns() + LOOK_NS;
-	self->reads_left = FILE_READS_MAX;
+	user_files_begin(&self->files, now);
 	qsort(work, count, sizeof(*work), compare_work);
 	/* A list that changes meanwhile ends early: what was not found is looked for again. */
 	linux_task_walk(&self->programs.tasks, self->programs.memory, TASKS_MAX, see_task, &search,
 			NULL);
 	/* Each time from another one on, so that none that is slow stands before the others. */
 	self->looks++;
-	for (size_t i = 0; i < count && (i == 0 || boot_time_ns() < self->deadline); i++) {
+	for (size_t i = 0; i < count && (i == 0 || boot_time_ns() < self->files.deadline); i++) {
 		size_t at = (self->looks + i) % count;
 
 		look_at(self, &work[at], &search.found[at]);
 	}
 	free(search.found);
 	return true;
+}
+
+void user_resolver_hurry(struct user_resolver *self)
+{
+	user_files_hurry(&self->files);
 }
 
 bool user_resolver_isolated(const struct user_resolver *self)

@@ -12,10 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define USER_FILES_MAX 256u                      /* that are known, some with symbols */
-#define USER_FILE_BYTES_MAX (UINT64_C(96) << 20) /* of their symbols together */
-#define USER_PLACES_MAX 256u                     /* mappings that were named in a generation */
-#define USER_KEPT_MAX 64u                        /* mappings of code that are kept of one */
+#define USER_PLACES_MAX 256u /* mappings that were named in a generation */
+#define USER_KEPT_MAX 64u    /* mappings of code that are kept of one */
 
 /* Which program it is, beyond its page tables: a stack's place is random, a task_struct and an
  * mm_struct are reused, all three at once hardly. */
@@ -97,6 +95,9 @@ void user_resolver_keep_code(struct user_resolver *resolver, const struct user_w
 
 /* Of all copies so far. */
 struct user_code_totals user_resolver_code_totals(const struct user_resolver *resolver);
+
+/* What was to be read again later is read at the next look. */
+void user_resolver_hurry(struct user_resolver *resolver);
 
 /* After a look that was possible: user mode runs on page tables of its own, whose address differs
  * in bit 12. */

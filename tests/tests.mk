@@ -41,6 +41,10 @@ $(BUILD)/tests/unit/top_lines: $(BUILD)/obj/tools/top_lines.o
 $(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\
 	lab_cpio lab_init lab_initramfs lab_parts progress subprocess)
 
+$(BUILD)/tests/unit/program_files: $(patsubst %,$(BUILD)/obj/tools/%.o,\
+	cpio_reader initrd_files lab_cpio program_files program_files_helper subprocess)
+$(BUILD)/tests/fuzz/fuzz_cpio: $(BUILD)/obj/tools/cpio_reader.o
+
 $(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)

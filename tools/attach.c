@@ -226,7 +226,7 @@ int attach_run(const struct attach_options *options)
 	struct error error = {0};
 	int code;
 
-	if (sampling_init(&sampling, "guestprof attach", &options->sampling, &error)) {
+	if (sampling_init(&sampling, "guestprof attach", NULL, &options->sampling, &error)) {
 		code = failure(&error, ATTACH_USAGE);
 	} else if (attach(options, &vm, &error)) {
 		code = failure(&error, ATTACH_CANNOT);

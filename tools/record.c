@@ -270,8 +270,8 @@ static int run(struct recording *recording)
 static gp_status_t prepare(struct recording *recording, struct error *error)
 {
 	struct record_options *options = &recording->options;
-	gp_status_t status =
-		sampling_init(&recording->sampling, "guestprof record", &options->sampling, error);
+	gp_status_t status = sampling_init(&recording->sampling, "guestprof record",
+					   options->machine.initrd, &options->sampling, error);
 
 	if (status)
 		return status;

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-gp_status_t sampling_init(struct sampling *sampling, const char *command,
+gp_status_t sampling_init(struct sampling *sampling, const char *command, const char *initrd,
 			  const struct sampling_options *options, struct error *error)
 {
 	gp_status_t status = GP_OK;
@@ -15,6 +15,9 @@ gp_status_t sampling_init(struct sampling *sampling, const char *command,
 	*sampling = (struct sampling){.command = command, .options = options, .output_fd = -1};
 	for (unsigned i = 0; !status && i < options->symbol_file_count; i++)
 		status = symbol_files_add(&sampling->symbols, options->symbol_files[i], error);
+	/* Before a guest has memory of which the helper would hold a share. */
+	if (!status && options->period_ns)
+		status = program_files_start(initrd, options->symfs, &sampling->programs, error);
 	return status;
 }
 
@@ -23,6 +26,8 @@ void sampling_deinit(struct sampling *sampling)
 	struct recorder_summary summary;
 
 	sampling_finish(sampling, "not started", &summary);
+	program_files_end(sampling->programs);
+	sampling->programs = NULL;
 	symbol_files_deinit(&sampling->symbols);
 	if (sampling->output_fd >= 0)
 		close(sampling->output_fd);
@@ -97,6 +102,7 @@ gp_status_t sampling_start(struct sampling *sampling, struct recorder_config *co
 	gp_status_t status;
 
 	config->fd = sampling->output_fd;
+	config->copies = program_files_copies(sampling->programs);
 	config->compress = is_compressed_name(options->output);
 	config->period_ns = options->period_ns;
 	config->tick_source = options->event;

@@ -4,6 +4,7 @@
 #define TOOLS_SAMPLING_H
 
 #include "base/error.h"
+#include "program_files.h"
 #include "sampler/recorder.h"
 #include "sampling_options.h"
 #include "symbol_files.h"
@@ -16,12 +17,14 @@ struct sampling {
 	gp_sampler_t *session;
 	struct recorder *recorder;
 	struct symbol_files symbols;
+	struct program_files *programs; /* NULL without sampling */
 	int output_fd;
 };
 
-/* Opens the symbol files; the trace is not touched yet. Use sampling_deinit() also when it fails.
- */
-gp_status_t sampling_init(struct sampling *sampling, const char *command,
+/* Opens the symbol files and starts the helper that finds copies of the guest's programs, in
+ * `initrd` too, if it is not NULL; the trace is not touched yet. Before any thread. Use
+ * sampling_deinit() also when it fails. */
+gp_status_t sampling_init(struct sampling *sampling, const char *command, const char *initrd,
 			  const struct sampling_options *options, struct error *error);
 /* What was not finished is, with `end_reason` "not started". */
 void sampling_deinit(struct sampling *sampling);

@@ -178,6 +178,9 @@ int sampling_options_take(const char *command, int option, char *argument,
 	case SAMPLING_OPTION_JSON:
 		options->json = true;
 		return -1;
+	case SAMPLING_OPTION_SYMFS:
+		options->symfs = argument;
+		return -1;
 	case SAMPLING_OPTION_SYMBOLS:
 		if (options->symbol_file_count == SAMPLING_SYMBOL_FILES_MAX)
 			return sampling_bad_option(

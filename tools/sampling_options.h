@@ -30,6 +30,8 @@ struct sampling_options {
 	bool json;
 	const char *symbol_files[SAMPLING_SYMBOL_FILES_MAX]; /* FILE or FILE@BASE */
 	unsigned symbol_file_count;
+	const char
+		*symfs; /* where copies of the guest's programs are; NULL: nowhere in particular */
 };
 
 /* Codes of long options; a command's own begin behind them. */
@@ -38,6 +40,7 @@ enum sampling_option {
 	SAMPLING_OPTION_DURATION,
 	SAMPLING_OPTION_JSON,
 	SAMPLING_OPTION_SYMBOLS,
+	SAMPLING_OPTION_SYMFS,
 	SAMPLING_OPTION_PERIOD,
 	SAMPLING_OPTION_JITTER,
 	SAMPLING_OPTION_SAMPLE_CPUS,
@@ -56,8 +59,9 @@ enum sampling_option {
 		{"duration", required_argument, NULL, SAMPLING_OPTION_DURATION},       \
 		{"output", required_argument, NULL, 'o'},                              \
 		{"json", no_argument, NULL, SAMPLING_OPTION_JSON},                     \
+		{"symbols", required_argument, NULL, SAMPLING_OPTION_SYMBOLS},         \
 	{                                                                              \
-		"symbols", required_argument, NULL, SAMPLING_OPTION_SYMBOLS            \
+		"symfs", required_argument, NULL, SAMPLING_OPTION_SYMFS                \
 	}
 
 /* What --help says of those in the sampling part; -o, --duration and --json are the command's to
@@ -68,7 +72,8 @@ enum sampling_option {
 	"      --jitter PERCENT    displace each tick at random, 0 to 90 (default: 0)\n"           \
 	"      --sample-cpus LIST  sample these vCPUs only, such as 0,2-3\n"                       \
 	"      --depth N           most frames per stack, 1 to 1024 (default: 64)\n"               \
-	"      --symbols FILE[@BASE]  name addresses by this ELF file or System.map too\n"
+	"      --symbols FILE[@BASE]  name addresses by this ELF file or System.map too\n"         \
+	"      --symfs DIR         look for the guest's programs and their symbols in DIR too\n"
 
 void sampling_options_init(struct sampling_options *options);
 

@@ -101,6 +101,7 @@ static const struct rule reader_rules[] = {
 	{SCMP_SYS(fdatasync), ANY},         /* the trace file */
 	{SCMP_SYS(fstat), ANY},             /* stdio chooses its buffer */
 	{SCMP_SYS(newfstatat), EMPTY_PATH}, /* fstat() since glibc 2.33 */
+	{SCMP_SYS(recvmsg), ANY},           /* files from the helper that finds programs' symbols */
 	{SCMP_SYS(poll), ANY},              /* waiting for data or the end */
 	{SCMP_SYS(ppoll), ANY},             /* the same */
 	{SCMP_SYS(epoll_wait), ANY},        /* the same */

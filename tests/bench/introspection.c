@@ -482,7 +482,7 @@ static void measure_programs(const char *name, double copy)
 			continue;
 		start = now();
 		if (eh_frame_process_create(
-			    rules, &mappings, &cache,
+			    rules, &mappings, &cache, NULL,
 			    image_word(&kernel, task + image_offset(&kernel, "task_struct", "mm"),
 				       8),
 			    &processes[count], &error) != GP_OK)

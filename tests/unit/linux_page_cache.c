@@ -2,6 +2,7 @@
 #include "guest-introspection/linux_page_cache.h"
 
 #include "base/cleanup.h"
+#include "guest-introspection/linux_path.h"
 #include "tests/linux_layouts.h"
 #include "tests/unit/tasks_image.h"
 
@@ -167,6 +168,88 @@ static unsigned frame_of(const struct world *world, uint64_t index)
 	return linux_page_cache_find(&world->cache, MAPPING, index, &page)
 		       ? (unsigned)(page.value / 4096)
 		       : 0;
+}
+
+/* A file that is mapped is at its path, whatever is mounted on the way there. */
+struct paths_check {
+	const struct linux_paths *paths;
+	uint64_t task;
+	unsigned found;
+	unsigned outside; /* gone, or in another place for this process */
+};
+
+static bool check_path(void *context, const struct linux_mapping *mapping)
+{
+	struct paths_check *check = context;
+	struct linux_file file;
+
+	if (mapping->kind != LINUX_MAPPING_FILE || mapping->name[0] != '/' ||
+	    strstr(mapping->name, " (deleted)"))
+		return true;
+	if (!linux_path_find(check->paths, check->task, mapping->name, &file)) {
+		check->outside++;
+		return true;
+	}
+	/* Below overlayfs the numbers are those of the upper file, which has no pages. */
+	cr_assert_eq(file.number, mapping->file.number, "%s", mapping->name);
+	if (file.inode == mapping->file.inode) {
+		cr_assert_eq(file.mapping, mapping->file.mapping);
+		cr_assert_eq(file.size, mapping->file.size);
+		cr_assert_eq(file.device_minor, mapping->file.device_minor);
+		check->found++;
+	}
+	return true;
+}
+
+Test(linux_path, files_are_found_by_their_paths_across_mounts, .timeout = 120)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = tasks_image_list(names);
+
+	for (unsigned i = 0; i < count; i++) {
+		struct tasks_image image;
+		struct linux_paths paths;
+		struct paths_check check = {.paths = &paths};
+		struct linux_file file;
+		struct error error = {0};
+		uint32_t next_offset, pid_offset, mm_offset, pid;
+		uint64_t next, mm;
+		struct symbol first;
+
+		if (!tasks_image_init(&image, names[i]))
+			continue;
+		cr_assert_eq(linux_paths_init(&image.files, image.btf, &paths, &error), GP_OK, "%s",
+			     error.text);
+		next_offset = tasks_image_offset(&image, "task_struct", "tasks.next");
+		pid_offset = tasks_image_offset(&image, "task_struct", "tgid");
+		mm_offset = tasks_image_offset(&image, "task_struct", "mm");
+		cr_assert(symbol_table_find_name(&image.base.symbols, "init_task", &first));
+		cr_assert(prepared_image_read(&image.base, first.start + next_offset, &next, 8));
+		while (next != first.start + next_offset) {
+			uint32_t own;
+
+			check.task = next - next_offset;
+			cr_assert(prepared_image_read(&image.base, next, &next, 8));
+			cr_assert(
+				prepared_image_read(&image.base, check.task + pid_offset, &pid, 4));
+			cr_assert(prepared_image_read(&image.base, check.task + mm_offset, &mm, 8));
+			cr_assert(linux_path_own_pid(&paths, check.task, &own));
+			cr_assert_leq(own, pid);
+			if (!mm)
+				continue;
+			linux_mappings_walk(&image.mappings, mm, check_path, &check);
+			cr_assert_not(
+				linux_path_find(&paths, check.task, "/tmp/perf-1.map", &file));
+			cr_assert_not(linux_path_find(&paths, check.task, "/bin/../init", &file));
+		}
+		cr_assert_gt(check.found, 100, "%s: %u, %u outside", names[i], check.found,
+			     check.outside);
+		cr_log_info("%s: %u found, %u outside", names[i], check.found, check.outside);
+		/* No process, no path. */
+		cr_assert_not(linux_path_find(&paths, 0, "/init", &file));
+		cr_assert_not(linux_path_own_pid(&paths, 0, &pid));
+		tasks_image_deinit(&image);
+	}
 }
 
 Test(linux_page_cache, a_file_of_one_page_has_no_node)

@@ -100,7 +100,8 @@ Test(record_options, every_option_by_its_long_name)
 {
 	accept("--kernel|k|--initrd|i|--append|a b=c|--cpus|3|--memory|2G|--disk|d,ro|"
 	       "--disk|e|--frequency|4000|--event|timer|--jitter|10|--sample-cpus|2,0-1|--depth|5|"
-	       "--symbols|s@0x10|--output|o|--until|login:|--duration|1.5|--timeout|60|--json|"
+	       "--symbols|s@0x10|--symfs|d|--output|o|--until|login:|--duration|1.5|--timeout|60|--"
+	       "json|"
 	       "--no-sandbox");
 	cr_assert_str_eq(options.machine.kernel, "k");
 	cr_assert_str_eq(options.machine.initrd, "i");
@@ -323,10 +324,10 @@ Test(record_options, help_is_no_error)
 	cr_assert(strstr(said, "usage: guestprof record -k KERNEL"));
 	/* Every long option is explained. */
 	static const char *const names[] = {
-		"--kernel", "--initrd",      "--append",  "--cpus",      "--memory",
-		"--disk",   "--frequency",   "--period",  "--event",     "--jitter",
-		"--depth",  "--sample-cpus", "--symbols", "--output",    "--until",
-		"--json",   "--duration",    "--timeout", "--no-sandbox"};
+		"--kernel", "--initrd",      "--append",   "--cpus",    "--memory",
+		"--disk",   "--frequency",   "--period",   "--event",   "--jitter",
+		"--depth",  "--sample-cpus", "--symbols",  "--symfs",   "--output",
+		"--until",  "--json",        "--duration", "--timeout", "--no-sandbox"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		cr_assert(strstr(said, names[i]), "%s", names[i]);

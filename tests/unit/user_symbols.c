@@ -188,7 +188,7 @@ static void name_address(const struct tasks_image *image, uint64_t mm, uint64_t 
 
 	snprintf(name, size, "?");
 	if (!find_program(image, mm, holds_address, &address, &program) ||
-	    user_symbols_read(&image->mappings, &image->cache, mm, &program.mapping, &symbols,
+	    user_symbols_read(&image->mappings, &image->cache, mm, &program.mapping, NULL, &symbols,
 			      NULL) != GP_OK)
 		return;
 	if (symbol_table_find(&symbols.symbols, address - symbols.bias, &symbol))
@@ -330,11 +330,11 @@ Test(user_symbols, dynamic_symbols_out_of_memory_are_those_of_the_file)
 			if (!mm || !find_program(&image, mm, has_name, libc_path, &program))
 				continue;
 			cr_assert_eq(user_symbols_read(&image.mappings, &image.cache, mm,
-						       &program.mapping, &cached, &error),
+						       &program.mapping, NULL, &cached, &error),
 				     GP_OK, "%s", error.text);
 			program.mapping.file.mapping = 0; /* where no page cache is */
 			if (user_symbols_read(&image.mappings, &image.cache, mm, &program.mapping,
-					      &symbols, &error) == GP_OK) {
+					      NULL, &symbols, &error) == GP_OK) {
 				cr_assert(has_build_id(bytes, size, &symbols.image));
 				cr_assert(!symbols.result.full);
 				cr_assert_eq(symbols.bias, cached.bias);
@@ -354,6 +354,112 @@ Test(user_symbols, dynamic_symbols_out_of_memory_are_those_of_the_file)
 		cr_assert_geq(read, 5, "%s: %u", names[i], read);
 		cr_log_info("%s: %zu symbols of the C library in %u processes' memory", names[i],
 			    symbols_read, read);
+		symbol_table_deinit(&truth);
+		tasks_image_deinit(&image);
+	}
+}
+
+/* A place that has one file for every question. */
+struct one_file {
+	struct file_copies copies;
+	struct file_buffer file;
+	struct file_copy_wanted asked;
+	unsigned given;
+	bool late;
+};
+
+static enum file_copy_result give(struct file_copies *copies, const struct file_copy_wanted *wanted,
+				  const struct file_source **out)
+{
+	struct one_file *self = container_of(copies, struct one_file, copies);
+
+	self->asked = *wanted;
+	if (self->late)
+		return FILE_COPY_LATER;
+	self->given++;
+	*out = &self->file.source;
+	return FILE_COPY_FOUND;
+}
+
+static void take_back(struct file_copies *copies, const struct file_source *source)
+{
+	struct one_file *self = container_of(copies, struct one_file, copies);
+
+	cr_assert_eq(source, &self->file.source);
+	self->given--;
+}
+
+/* Without a page cache, but with a copy of the file. */
+Test(user_symbols, what_is_not_in_memory_comes_from_a_copy_with_the_same_build_id)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = tasks_image_list(names);
+
+	for (unsigned i = 0; i < count; i++) {
+		struct one_file place = {.copies = {.find = give, .release = take_back}};
+		struct tasks_image image;
+		struct symbol_table truth;
+		AUTO_FREE char *bytes = NULL;
+		unsigned read = 0, absent = 0;
+		size_t size;
+
+		if (!tasks_image_init(&image, names[i]))
+			continue;
+		read_host_copy(&image, libc_path, &bytes, &size, &truth);
+		for (unsigned k = 0; k < image.process_count; k++) {
+			uint64_t mm = image.processes[k].mm;
+			struct program program;
+			struct user_symbols symbols;
+			struct error error = {0};
+			gp_status_t status;
+			char *note;
+
+			if (!mm || !find_program(&image, mm, has_name, libc_path, &program))
+				continue;
+			program.mapping.file.mapping = 0;
+			place.file = file_buffer_over(bytes, size);
+			status = user_symbols_read(&image.mappings, &image.cache, mm,
+						   &program.mapping, &place.copies, &symbols,
+						   &error);
+			cr_assert_eq(place.given, 0);
+			cr_assert_eq(place.asked.size, size);
+			if (status != GP_OK) {
+				/* Nothing of it at hand: nothing to know a copy by. */
+				cr_assert_eq(place.asked.build_id_size, 0);
+				absent++;
+				continue;
+			}
+			cr_assert_eq(place.asked.build_id_size, 20);
+			cr_assert(!place.asked.whole && !place.asked.code);
+			if (symbols.copied) {
+				cr_assert_eq(missing_text(&truth, &symbols.symbols), 0);
+				cr_assert_eq(missing_text(&symbols.symbols, &truth), 0);
+				read++;
+			}
+			cr_assert_geq(symbols.symbols.count, truth.count);
+			user_symbols_deinit(&symbols);
+			/* Of another version: what the guest has is all there is. */
+			note = memmem(bytes, size, symbols.image.build_id, 20);
+			cr_assert(note);
+			note[7] ^= 1;
+			cr_assert_eq(user_symbols_read(&image.mappings, &image.cache, mm,
+						       &program.mapping, &place.copies, &symbols,
+						       &error),
+				     GP_OK);
+			cr_assert(!symbols.copied && !symbols.later);
+			user_symbols_deinit(&symbols);
+			note[7] ^= 1;
+			place.late = true;
+			cr_assert_eq(user_symbols_read(&image.mappings, &image.cache, mm,
+						       &program.mapping, &place.copies, &symbols,
+						       &error),
+				     GP_OK);
+			cr_assert(!symbols.copied && symbols.later);
+			user_symbols_deinit(&symbols);
+			place.late = false;
+		}
+		/* Some have all of its symbols in memory. */
+		cr_assert_geq(read, 1, "%s: %u, %u absent", names[i], read, absent);
 		symbol_table_deinit(&truth);
 		tasks_image_deinit(&image);
 	}
@@ -387,7 +493,7 @@ Test(user_symbols, a_program_that_is_cached_in_part_has_the_symbols_that_are)
 		if (program.found) {
 			read_host_copy(&image, path, &bytes, &size, &truth);
 			cr_assert_eq(user_symbols_read(&image.mappings, &image.cache, mm,
-						       &program.mapping, &symbols, &error),
+						       &program.mapping, NULL, &symbols, &error),
 				     GP_OK, "%s", error.text);
 			cr_assert(has_build_id(bytes, size, &symbols.image));
 			cr_assert_eq(missing_text(&symbols.symbols, &truth), 0);

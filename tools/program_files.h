@@ -1,0 +1,35 @@
+/* Copies of the guest's programs for sampler/ (guest-introspection/file_copies.h): from the initial
+ * file system that the guest is given, a directory that the user names, and the host's own files.
+ *
+ * guestprof itself may open nothing once its sandbox is closed. So a helper process is started
+ * before: it is told which file is wanted, by its build id (without one, by its path and size), and
+ * hands over a descriptor to read it by. It gives nothing but ELF programs and libraries, found in
+ * that order:
+ *
+ *   DIR/.build-id, DIR/usr/lib/debug/.build-id, DIR/path-in-the-guest   (--symfs DIR)
+ *   /usr/lib/debug/.build-id                                            by build id
+ *   the same path on the host, below /usr, /lib, /lib64, /bin, /sbin, /opt   by build id
+ *   the initial file system (-i), when bytes are wanted that are not in the guest's memory
+ *
+ * For symbols, the first one with .symtab is taken, else the first whole one. The helper ends with
+ * the process that started it. */
+#ifndef TOOLS_PROGRAM_FILES_H
+#define TOOLS_PROGRAM_FILES_H
+
+#include "base/error.h"
+#include "guest-introspection/file_copies.h"
+
+struct program_files;
+
+/* Starts the helper; before any thread. `initrd` and `symfs` may be NULL. The error names what
+ * cannot be read. */
+gp_status_t program_files_start(const char *initrd, const char *symfs, struct program_files **out,
+				struct error *error);
+
+/* NULL is ignored. Nobody asks any more. */
+void program_files_end(struct program_files *files);
+
+/* Any thread, several at a time, in a sandbox for readers as well. */
+struct file_copies *program_files_copies(struct program_files *files);
+
+#endif
