@@ -1,5 +1,6 @@
-/* The list of modules, and their symbols, from hostile memory. Input: which of the two layouts,
- * then the memory from the list's head on. */
+/* The list of modules, their symbols and build ids, from hostile memory. Input: which of the two
+ * layouts, then the memory from the list's head on. */
+#include "guest-introspection/linux_module_notes.h"
 #include "tests/kernel_memory.h"
 
 #include <stdlib.h>
@@ -9,6 +10,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct kernel_memory kernel;
+	static const struct linux_module_notes notes = {.notes = 0x20,
+							.count = 8,
+							.attributes = 16,
+							.attribute_bytes = 32,
+							.size = 8,
+							.contents = 16};
+	uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT];
 	struct linux_module_layout layout;
 	struct linux_modules modules;
 	struct symbol symbol;
@@ -33,6 +41,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		    module->range_count > LINUX_MODULE_RANGES)
 			abort();
 		linux_modules_find(&modules, module->text.start);
+		if (linux_module_build_id(&notes, &layout.space, &kernel.memory.memory, module,
+					  build_id) > sizeof(build_id))
+			abort();
 	}
 	for (size_t i = 0; i < modules.symbols.count; i++) {
 		symbol = symbol_table_get(&modules.symbols, i);
