@@ -2,12 +2,15 @@
 
 #include "base/cleanup.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define THREADS_MAX 65536
 
 size_t proc_read(const char *proc, pid_t pid, const char *name, char *text, size_t size)
 {
@@ -63,4 +66,25 @@ bool proc_field(const char *text, const char *name, int base, uint64_t *value)
 		return end > line + length + 1;
 	}
 	return false;
+}
+
+void proc_each_thread(const char *proc, pid_t pid, bool (*visit)(void *context, pid_t thread),
+		      void *context)
+{
+	char path[300];
+	struct dirent *entry;
+	DIR *directory;
+	bool on = true;
+
+	snprintf(path, sizeof(path), "%s/%d/task", proc, (int)pid);
+	directory = opendir(path);
+	if (!directory)
+		return;
+	for (unsigned seen = 0; on && seen < THREADS_MAX && (entry = readdir(directory)); seen++) {
+		uint64_t thread;
+
+		if (proc_number(entry->d_name, INT32_MAX, &thread))
+			on = visit(context, (pid_t)thread);
+	}
+	closedir(directory);
 }

@@ -18,4 +18,8 @@ bool proc_number(const char *text, uint64_t most, uint64_t *value);
 /* The number after "`name`:" at the beginning of a line, in the given base. */
 bool proc_field(const char *text, const char *name, int base, uint64_t *value);
 
+/* Calls `visit` for each thread of the process until it returns false; a bounded number of them. */
+void proc_each_thread(const char *proc, pid_t pid, bool (*visit)(void *context, pid_t thread),
+		      void *context);
+
 #endif

@@ -12,9 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Descriptors and threads of one process that are looked at. */
+/* Descriptors of one process that are looked at. */
 #define DESCRIPTORS_MAX 65536
-#define THREADS_MAX 65536
 #define COMMAND_LINE_MAX (128 * 1024)
 
 static const char vcpu_link[] = "anon_inode:kvm-vcpu:";
@@ -202,43 +201,34 @@ static void read_program(struct vm_process *process, const char *proc)
 	process->kind = kind_of(process->vmm);
 }
 
-/* Each thread may be traced by itself. */
-static pid_t find_tracer(const struct vm_process *process, const char *proc)
+struct tracer_search {
+	const char *proc;
+	pid_t pid;
+	uint64_t tracer;
+};
+
+static bool see_tracer(void *context, pid_t thread)
 {
-	char path[300], text[4096];
-	struct dirent *entry;
-	uint64_t tracer = 0;
-	DIR *directory;
+	struct tracer_search *search = context;
+	char file[64], text[4096];
 
-	snprintf(path, sizeof(path), "%s/%d/task", proc, (int)process->pid);
-	directory = opendir(path);
-	for (unsigned seen = 0; directory && !tracer && seen < THREADS_MAX; seen++) {
-		uint64_t thread;
-
-		entry = readdir(directory);
-		if (!entry)
-			break;
-		if (!proc_number(entry->d_name, INT32_MAX, &thread))
-			continue;
-		snprintf(path, sizeof(path), "task/%d/status", (int)thread);
-		proc_read(proc, process->pid, path, text, sizeof(text));
-		if (!proc_field(text, "TracerPid", 10, &tracer))
-			tracer = 0;
-	}
-	if (directory)
-		closedir(directory);
-	return (pid_t)tracer;
+	snprintf(file, sizeof(file), "task/%d/status", (int)thread);
+	proc_read(search->proc, search->pid, file, text, sizeof(text));
+	return !proc_field(text, "TracerPid", 10, &search->tracer) || !search->tracer;
 }
 
 static void read_status(struct vm_process *process, const char *proc)
 {
+	struct tracer_search search = {.proc = proc, .pid = process->pid};
 	char text[4096];
 	uint64_t value;
 
 	proc_read(proc, process->pid, "status", text, sizeof(text));
 	if (proc_field(text, "Uid", 10, &value))
 		process->owner = (uid_t)value;
-	process->tracer = find_tracer(process, proc);
+	/* Each thread may be traced by itself. */
+	proc_each_thread(proc, process->pid, see_tracer, &search);
+	process->tracer = (pid_t)search.tracer;
 }
 
 gp_status_t vm_process_init(struct vm_process *process, const char *proc, pid_t pid,

@@ -4,7 +4,6 @@
 #include "attach/vcpu_thread.h"
 #include "base/container.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -12,7 +11,6 @@
 
 #define ROUNDS 200
 #define ROUND_NS 10000000
-#define THREADS_MAX 65536
 
 struct search {
 	const struct vm_process *process;
@@ -95,57 +93,29 @@ static bool all_assigned(const struct search *search)
 }
 
 /* One look at every thread that may be a vCPU's. */
-static void look(const struct search *search)
+static bool look(void *context, pid_t thread)
 {
-	char path[300];
-	struct dirent *entry;
-	DIR *directory;
+	const struct search *search = context;
+	unsigned id;
 
-	snprintf(path, sizeof(path), "%s/%d/task", search->proc, (int)search->process->pid);
-	directory = opendir(path);
-	for (unsigned seen = 0; directory && seen < THREADS_MAX && !all_assigned(search); seen++) {
-		uint64_t thread;
-		unsigned id;
-
-		entry = readdir(directory);
-		if (!entry)
-			break;
-		if (!proc_number(entry->d_name, INT32_MAX, &thread) ||
-		    is_assigned(search, (pid_t)thread) ||
-		    (search->named_only && !name_of(search, (pid_t)thread, &id)))
-			continue;
-		assign(search, run_descriptor(search, (pid_t)thread), (pid_t)thread);
-	}
-	if (directory)
-		closedir(directory);
+	if (!is_assigned(search, thread) && (!search->named_only || name_of(search, thread, &id)))
+		assign(search, run_descriptor(search, thread), thread);
+	return !all_assigned(search);
 }
 
 /* What is left, by name: the vCPU of that number. */
-static void believe_names(const struct search *search)
+static bool believe_name(void *context, pid_t thread)
 {
+	const struct search *search = context;
 	const struct vm_process *process = search->process;
-	char path[300];
-	struct dirent *entry;
-	DIR *directory;
+	unsigned id;
 
-	snprintf(path, sizeof(path), "%s/%d/task", search->proc, (int)process->pid);
-	directory = opendir(path);
-	for (unsigned seen = 0; directory && seen < THREADS_MAX; seen++) {
-		uint64_t thread;
-		unsigned id;
-
-		entry = readdir(directory);
-		if (!entry)
-			break;
-		if (!proc_number(entry->d_name, INT32_MAX, &thread) ||
-		    is_assigned(search, (pid_t)thread) || !name_of(search, (pid_t)thread, &id))
-			continue;
-		for (unsigned i = 0; i < process->vcpu_count; i++)
-			if (process->vcpus[i].id == id && !search->threads[i])
-				search->threads[i] = (pid_t)thread;
-	}
-	if (directory)
-		closedir(directory);
+	if (is_assigned(search, thread) || !name_of(search, thread, &id))
+		return true;
+	for (unsigned i = 0; i < process->vcpu_count; i++)
+		if (process->vcpus[i].id == id && !search->threads[i])
+			search->threads[i] = thread;
+	return !all_assigned(search);
 }
 
 gp_status_t vm_threads_find(const struct vm_process *process, const char *proc, bool may_stop,
@@ -160,9 +130,9 @@ gp_status_t vm_threads_find(const struct vm_process *process, const char *proc, 
 			nanosleep(&(struct timespec){.tv_nsec = ROUND_NS}, NULL);
 		/* Threads with other names are bothered only when those did not suffice. */
 		search.named_only = round < ROUNDS / 10;
-		look(&search);
-		if (!search.named_only)
-			believe_names(&search);
+		proc_each_thread(proc, process->pid, look, &search);
+		if (!search.named_only && !all_assigned(&search))
+			proc_each_thread(proc, process->pid, believe_name, &search);
 	}
 	for (unsigned i = 0; i < process->vcpu_count; i++)
 		missing += !threads[i];
