@@ -4,6 +4,7 @@
 #include "command.h"
 #include "options.h"
 #include "output.h"
+#include "progress.h"
 #include "source_options.h"
 
 #include <stdlib.h>
@@ -194,7 +195,8 @@ int command_annotate(int argc, char **argv)
 		return code;
 	if (!choice.most_given && !annotate.pattern)
 		annotate.most = HOTTEST;
-	status = trace_open(annotate.path, &annotate.trace, &error);
+	progress_begin(program);
+	status = progress_open_trace(annotate.path, &annotate.trace, &error);
 	if (!status) {
 		status = build(&annotate, &choice, &error);
 		if (!status)
@@ -203,6 +205,7 @@ int command_annotate(int argc, char **argv)
 		annotation_deinit(&annotate.annotation);
 		trace_close(&annotate.trace);
 	}
+	progress_end();
 	filter_deinit(&annotate.filter);
 	if (!status)
 		return EXIT_SUCCESS;

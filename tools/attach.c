@@ -193,8 +193,6 @@ static int run(struct sampling *sampling, struct attached_vm *vm)
 			summary.problem.text);
 		code = ATTACH_FAILED;
 	}
-	if (options->json && fflush(stdout))
-		code = ATTACH_FAILED;
 	return code;
 }
 

@@ -78,12 +78,11 @@ static gp_status_t start_error(gp_status_t status, const char *event, struct err
 	}
 }
 
-/* What gzip would call it. */
-static bool is_compressed_name(const char *path)
+bool sampling_is_compressed(const struct sampling_options *options)
 {
-	size_t length = strlen(path);
+	size_t length = strlen(options->output);
 
-	return length > 3 && !strcmp(path + length - 3, ".gz");
+	return length > 3 && !strcmp(options->output + length - 3, ".gz");
 }
 
 gp_status_t sampling_start(struct sampling *sampling, struct recorder_config *config,
@@ -103,7 +102,7 @@ gp_status_t sampling_start(struct sampling *sampling, struct recorder_config *co
 
 	config->fd = sampling->output_fd;
 	config->copies = program_files_copies(sampling->programs);
-	config->compress = is_compressed_name(options->output);
+	config->compress = sampling_is_compressed(options);
 	config->period_ns = options->period_ns;
 	config->tick_source = options->event;
 	config->depth = options->depth;

@@ -29,6 +29,9 @@ gp_status_t sampling_init(struct sampling *sampling, const char *command, const 
 /* What was not finished is, with `end_reason` "not started". */
 void sampling_deinit(struct sampling *sampling);
 
+/* Whether the trace is written compressed: its name ends as gzip would have it. */
+bool sampling_is_compressed(const struct sampling_options *options);
+
 /* Opens and empties the trace; it can be read, too. */
 gp_status_t sampling_open_output(struct sampling *sampling, struct error *error);
 

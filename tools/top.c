@@ -5,6 +5,7 @@
 #include "base/container.h"
 #include "profile/filter.h"
 #include "record.h"
+#include "sampling.h"
 #include "top_curses.h"
 #include "top_display.h"
 #include "top_source.h"
@@ -280,6 +281,9 @@ static int start(struct top_recorder *recorder, const struct sampling_options *s
 
 	if (!sampling->period_ns)
 		return bad("%s", "-F 0 takes no samples: there is nothing to show");
+	if (sampling_is_compressed(sampling))
+		return bad("-o %s: a compressed trace cannot be followed; give another name",
+			   sampling->output);
 	if (top_curses_load(&error))
 		return fail(&error);
 	recorder->trace = *sampling->output ? sampling->output : NULL;
