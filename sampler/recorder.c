@@ -1,13 +1,10 @@
 #include "sampler/recorder.h"
 
 #include "base/container.h"
-#include "fxt/metadata.h"
-#include "fxt/writer.h"
-#include "guest-introspection/vmcoreinfo.h"
 #include "sampler/leaf_code.h"
 #include "sampler/namer.h"
 #include "sampler/session.h"
-#include "sampler/trace_output.h"
+#include "sampler/trace_metadata.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -66,108 +63,7 @@ struct recorder {
 
 static void write_words(struct recorder *recorder, const uint64_t *words, size_t count)
 {
-	if (count)
-		trace_output_write(&recorder->output, words, count * sizeof(*words));
-}
-
-static void write_metadata(struct recorder *recorder, const char *name, uint64_t thread,
-			   const struct fxt_argument *arguments, size_t count)
-{
-	uint64_t words[FXT_RECORD_WORDS_MAX];
-
-	write_words(recorder, words,
-		    fxt_metadata_encode(name, boot_time_ns(), thread, arguments, count, words,
-					ARRAY_SIZE(words)));
-}
-
-/* A text argument; long ones are cut so that the record always fits. */
-static struct fxt_argument text_argument(const char *name, const char *value)
-{
-	enum { LONGEST = 4096 };
-	struct fxt_argument argument = fxt_argument_text(name, value ? value : "");
-
-	if (argument.string.length > LONGEST)
-		argument.string.length = LONGEST;
-	return argument;
-}
-
-static uint64_t wall_clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
-static void write_head(struct recorder *recorder)
-{
-	const struct recorder_config *config = &recorder->config;
-	const struct fxt_argument arguments[] = {
-		fxt_argument_text(FXT_SESSION_VERSION, GUESTPROF_VERSION),
-		fxt_argument_u64(FXT_SESSION_PERIOD, config->period_ns),
-		fxt_argument_u64(FXT_SESSION_DEPTH, config->depth),
-		fxt_argument_u64(FXT_SESSION_VCPUS, recorder->vcpu_count),
-		text_argument(FXT_SESSION_TICK_SOURCE, config->tick_source),
-		fxt_argument_u64(FXT_SESSION_MEMORY, config->memory_bytes),
-		text_argument(FXT_SESSION_KERNEL, config->kernel),
-		text_argument(FXT_SESSION_COMMAND_LINE, config->command_line),
-		fxt_argument_u64(FXT_SESSION_WALL_CLOCK, wall_clock_ns()),
-		text_argument(FXT_SESSION_SOURCE, config->source), /* left out when there is none */
-	};
-
-	write_metadata(recorder, FXT_SESSION, FXT_VCPU_PROCESS, arguments,
-		       ARRAY_SIZE(arguments) - (config->source ? 0 : 1));
-	for (unsigned i = 0; i < recorder->vcpu_count; i++) {
-		uint64_t words[64];
-		char name[32];
-
-		snprintf(name, sizeof(name), "vCPU %u", i);
-		write_words(recorder, words,
-			    fxt_encode_thread_name(FXT_VCPU_PROCESS, fxt_vcpu_thread(i),
-						   fxt_text(name), words, ARRAY_SIZE(words)));
-	}
-}
-
-/* The build id of the guest's kernel in hexadecimal, by which its debug information is found; ""
- * where it does not say. */
-static void read_build_id(const struct guest_view *view, char text[2 * BUILD_ID_LIMIT + 1])
-{
-	struct vmcoreinfo info;
-
-	*text = 0;
-	if (!view->symbols_read ||
-	    linux_vmcoreinfo_read(view->memory, &view->kernel, &view->symbols, &info, NULL))
-		return;
-	for (uint32_t i = 0; i < info.build_id_size; i++)
-		snprintf(text + (size_t)2 * i, 3, "%02x", info.build_id[i]);
-}
-
-static void write_guest(struct recorder *recorder)
-{
-	const struct linux_kernel *kernel = &recorder->view->kernel;
-	char build_id[2 * BUILD_ID_LIMIT + 1];
-
-	read_build_id(recorder->view, build_id);
-	const struct fxt_argument arguments[] = {
-		text_argument(FXT_GUEST_BANNER, kernel->banner),
-		fxt_argument_u64(FXT_GUEST_TEXT_BASE, kernel->text_base),
-		text_argument(FXT_GUEST_BUILD_ID, build_id),
-	};
-
-	if (recorder->view->kernel_found)
-		write_metadata(recorder, FXT_GUEST, FXT_VCPU_PROCESS, arguments,
-			       ARRAY_SIZE(arguments));
-}
-
-static void write_console(struct recorder *recorder, const struct guest_log_totals *totals)
-{
-	const struct fxt_argument arguments[] = {
-		fxt_argument_u64(FXT_CONSOLE_LINES, totals->lines),
-		fxt_argument_u64(FXT_CONSOLE_CUT, totals->cut),
-		fxt_argument_u64(FXT_CONSOLE_LOST, totals->lost),
-	};
-
-	write_metadata(recorder, FXT_CONSOLE, FXT_VCPU_PROCESS, arguments, ARRAY_SIZE(arguments));
+	trace_output_words(&recorder->output, words, count);
 }
 
 /* What was lost is told with the lines around it: a recorder that is killed has told it. */
@@ -178,7 +74,7 @@ static void write_log(struct recorder *recorder, struct guest_log_totals *totals
 	if (totals->lost == recorder->lost_told)
 		return;
 	recorder->lost_told = totals->lost;
-	write_console(recorder, totals);
+	trace_metadata_console(&recorder->output, totals);
 }
 
 static void write_symbols(void *context, const struct fxt_symbol *symbols, size_t count)
@@ -362,69 +258,17 @@ static void *learner_main(void *argument)
 	return NULL;
 }
 
-/* A kernel module as Fuchsia's records for a mapping of code tell it: of process 0, at time 0. */
-static void write_module(struct recorder *recorder, const struct linux_module *module,
-			 const struct linux_range *range, uint16_t id)
-{
-	const struct guest_view *view = recorder->view;
-	uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT];
-	unsigned size = !view->notes_known
-				? 0
-				: linux_module_build_id(&view->module_notes, &view->kernel.space,
-							view->memory, module, build_id);
-	const struct fxt_module told = {.id = id,
-					.name = fxt_text(module->name),
-					.build_id = fxt_bytes((const char *)build_id, size)};
-	const struct fxt_mmap mapping = {
-		.module = id, .flags = 5, .start = range->start, .range = range->size};
-	uint64_t words[64];
-
-	write_words(recorder, words, fxt_encode_module(&told, words, ARRAY_SIZE(words)));
-	write_words(recorder, words, fxt_encode_mmap(&mapping, words, ARRAY_SIZE(words)));
-}
-
-/* Those that were sampled and are still there. */
-static void write_modules(struct recorder *recorder)
-{
-	const struct linux_modules *modules = &recorder->view->modules.list;
-	uint16_t id = 0;
-
-	for (size_t i = 0; recorder->view->modules.known && i < modules->count; i++) {
-		const struct linux_range *ranges[] = {&modules->modules[i].text,
-						      &modules->modules[i].init_text};
-
-		for (int range = 0; range < 2; range++)
-			if (namer_has_seen(&recorder->namer, ranges[range]->start,
-					   ranges[range]->size))
-				write_module(recorder, &modules->modules[i], ranges[range], id++);
-	}
-}
-
-static void write_code(struct recorder *recorder)
-{
-	const struct user_code_totals user = user_namer_code_totals(recorder->programs);
-	struct leaf_code_totals kernel;
-
-	leaf_code_finish(recorder->leaves, &kernel);
-	const struct fxt_argument arguments[] = {
-		fxt_argument_u64(FXT_CODE_FUNCTIONS, kernel.functions + user.functions),
-		fxt_argument_u64(FXT_CODE_BYTES, kernel.bytes + user.bytes),
-		fxt_argument_u64(FXT_CODE_CHANGED, kernel.changed),
-		fxt_argument_u64(FXT_CODE_LEFT_OUT, kernel.left_out + user.left_out),
-	};
-
-	write_metadata(recorder, FXT_CODE, FXT_VCPU_PROCESS, arguments, ARRAY_SIZE(arguments));
-}
-
 /* After both threads: what they left, and all names that can be had. */
 static void write_rest(struct recorder *recorder)
 {
 	gp_status_t status = recorder->output.problem.status ? GP_OK : drain(recorder);
+	struct user_code_totals user;
+	struct leaf_code_totals kernel;
 
 	/* The last chance: the guest's memory is still there. */
 	session_learn_names(recorder->config.session, recorder->view);
-	write_guest(recorder);
-	write_modules(recorder);
+	trace_metadata_guest(&recorder->output, recorder->view);
+	trace_metadata_modules(&recorder->output, recorder->view, &recorder->namer);
 	if (recorder->config.copies)
 		recorder->config.copies->patience_ms = LAST_PATIENCE_MILLISECONDS;
 	user_namer_hurry(recorder->programs);
@@ -432,7 +276,9 @@ static void write_rest(struct recorder *recorder)
 		write_programs(recorder);
 	write_programs(recorder);
 	/* Code may name what it calls. */
-	write_code(recorder);
+	leaf_code_finish(recorder->leaves, &kernel);
+	user = user_namer_code_totals(recorder->programs);
+	trace_metadata_code(&recorder->output, &kernel, &user);
 	namer_name(&recorder->namer, write_symbols, recorder);
 	/* Then the file must not say that it is complete. */
 	if (status && !recorder->output.problem.status)
@@ -525,7 +371,7 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	}
 	if (config->copies)
 		guest_view_use_copies(recorder->view, config->copies);
-	write_head(recorder);
+	trace_metadata_session(&recorder->output, config, recorder->vcpu_count);
 	trace_output_flush(&recorder->output);
 	if (recorder->output.problem.status) {
 		status = error_set(error, recorder->output.problem.status, "%s",
@@ -562,44 +408,6 @@ void recorder_modes(const struct recorder *recorder, uint64_t modes[TALLY_MODES]
 	tally_read(&recorder->tally, modes);
 }
 
-static void write_totals(struct recorder *recorder, const char *end_reason,
-			 struct recorder_summary *summary)
-{
-	for (unsigned i = 0; i < recorder->vcpu_count; i++) {
-		gp_sampler_totals_t totals;
-
-		if (gp_sampler_totals(recorder->config.session, i, &totals))
-			continue;
-		const struct fxt_argument arguments[] = {
-			fxt_argument_u64(FXT_TOTALS_VCPU, i),
-			fxt_argument_u64(FXT_TOTALS_TICKS, totals.ticks),
-			fxt_argument_u64(FXT_TOTALS_STACKS, totals.full),
-			fxt_argument_u64(FXT_TOTALS_PARTIALS, totals.partial),
-			fxt_argument_u64(FXT_TOTALS_DROPPED, totals.dropped),
-			fxt_argument_u64(FXT_TOTALS_FILTERED, totals.filtered),
-		};
-
-		write_metadata(recorder, FXT_VCPU_TOTALS, fxt_vcpu_thread(i), arguments,
-			       ARRAY_SIZE(arguments));
-		summary->totals.ticks += totals.ticks;
-		summary->totals.full += totals.full;
-		summary->totals.partial += totals.partial;
-		summary->totals.dropped += totals.dropped;
-		summary->totals.filtered += totals.filtered;
-	}
-	const struct fxt_argument arguments[] = {
-		text_argument(FXT_SESSION_END_REASON, end_reason),
-		fxt_argument_u64(FXT_TOTALS_TICKS, summary->totals.ticks),
-		fxt_argument_u64(FXT_TOTALS_STACKS, summary->totals.full),
-		fxt_argument_u64(FXT_TOTALS_PARTIALS, summary->totals.partial),
-		fxt_argument_u64(FXT_TOTALS_DROPPED, summary->totals.dropped),
-		fxt_argument_u64(FXT_TOTALS_FILTERED, summary->totals.filtered),
-	};
-
-	write_metadata(recorder, FXT_SESSION_END, FXT_VCPU_PROCESS, arguments,
-		       ARRAY_SIZE(arguments));
-}
-
 void recorder_finish(struct recorder *recorder, const char *end_reason,
 		     struct recorder_summary *out)
 {
@@ -611,9 +419,10 @@ void recorder_finish(struct recorder *recorder, const char *end_reason,
 	write_rest(recorder);
 	write_log(recorder, &summary.console);
 	if (summary.console.lines || summary.console.lost)
-		write_console(recorder, &summary.console);
+		trace_metadata_console(&recorder->output, &summary.console);
 	summary.panicked = guest_view_panicked(view);
-	write_totals(recorder, summary.panicked ? "guest panic" : end_reason, &summary);
+	trace_metadata_totals(&recorder->output, recorder->config.session, recorder->vcpu_count,
+			      summary.panicked ? "guest panic" : end_reason, &summary.totals);
 	trace_output_end(&recorder->output);
 	summary.file_bytes = recorder->output.offset;
 	guest_view_lock(view);

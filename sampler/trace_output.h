@@ -31,6 +31,14 @@ void trace_output_deinit(struct trace_output *output);
 /* Whole records of FXT. */
 void trace_output_write(struct trace_output *output, const void *records, size_t size);
 
+/* The same of so many words; none is nothing. */
+static inline void trace_output_words(struct trace_output *output, const uint64_t *words,
+				      size_t count)
+{
+	if (count)
+		trace_output_write(output, words, count * sizeof(*words));
+}
+
 /* All that was given is in the file. What is compressed in small pieces becomes larger: once in a
  * while. */
 void trace_output_flush(struct trace_output *output);

@@ -2,14 +2,13 @@
 
 #include "fxt/code.h"
 #include "fxt/record.h"
-#include "sampler/address_set.h"
 #include "sampler/session.h"
+#include "sampler/user_programs.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS 4096u
 #define NAMES 8192u
 #define WORK_MAX 64u             /* generations of one look */
 #define WORK_ADDRESSES_MAX 1024u /* of a generation, at one look */
@@ -19,39 +18,6 @@
 /* A process that is not found with its page tables, and one whose mappings give nothing. */
 #define GONE_NS UINT64_C(200000000)
 #define NOTHING_NS UINT64_C(1000000000)
-#define PAGE_TABLES UINT64_C(0x000ffffffffff000)
-#define USER_TABLES UINT64_C(0x1000)
-
-/* One program in one address space of one process. */
-struct generation {
-	uint64_t number;
-	uint64_t root;      /* page tables of its first sample */
-	uint64_t first_ns;  /* of its samples; fixed once `written` */
-	bool written;       /* something with this time is in the trace */
-	bool nameless;      /* it is not known which program these samples are of */
-	bool fresh;         /* samples since the last look */
-	bool retry;         /* some addresses are worth another look at `retry_ns` */
-	unsigned attempts;  /* looks in vain since the last sample */
-	uint64_t looked_ns; /* the last look that found it */
-	uint64_t retry_ns;
-	uint64_t quiet_until_ns; /* after a look in vain */
-	bool identity_known;
-	struct user_identity identity;
-	struct user_place *places;
-	unsigned place_count;
-	struct user_kept *kept;       /* NULL: nothing */
-	struct address_set addresses; /* marks: enum user_mark */
-	size_t new_count;
-};
-
-struct process {
-	uint64_t id;
-	uint64_t last_ns;
-	bool renamed; /* since its latest generation began */
-	unsigned count;
-	struct generation *generations[USER_GENERATIONS_MAX]; /* by first_ns */
-	struct process *next;                                 /* of its bucket */
-};
 
 /* What the reader thread is to write: of one generation. No words: only that it began. */
 struct item {
@@ -68,13 +34,8 @@ struct user_namer {
 	struct user_resolver *resolver; /* learner thread */
 
 	pthread_mutex_t lock; /* the rest */
-	struct process *buckets[BUCKETS];
-	unsigned process_count;
-	size_t address_count;
-	uint64_t next_number;
-	bool forgotten; /* processes were: what comes may have been there before */
+	struct user_programs programs;
 	bool isolation_known;
-	bool isolated;
 	unsigned next_bucket; /* where the next look begins */
 	struct item *first_item;
 	struct item **last_item;
@@ -109,22 +70,6 @@ struct user_namer *user_namer_create(struct guest_view *view)
 	return namer;
 }
 
-static void free_generation(struct user_namer *namer, struct generation *generation)
-{
-	namer->address_count -= generation->addresses.count;
-	address_set_deinit(&generation->addresses);
-	free(generation->places);
-	free(generation->kept);
-	free(generation);
-}
-
-static void free_process(struct user_namer *namer, struct process *process)
-{
-	for (unsigned i = 0; i < process->count; i++)
-		free_generation(namer, process->generations[i]);
-	free(process);
-}
-
 static void free_item(struct item *item)
 {
 	user_words_deinit(&item->words);
@@ -136,14 +81,7 @@ void user_namer_destroy(struct user_namer *namer)
 {
 	if (!namer)
 		return;
-	for (unsigned i = 0; i < BUCKETS; i++) {
-		while (namer->buckets[i]) {
-			struct process *process = namer->buckets[i];
-
-			namer->buckets[i] = process->next;
-			free_process(namer, process);
-		}
-	}
+	user_programs_deinit(&namer->programs);
 	while (namer->first_item) {
 		struct item *item = namer->first_item;
 
@@ -153,69 +91,6 @@ void user_namer_destroy(struct user_namer *namer)
 	user_resolver_destroy(namer->resolver);
 	pthread_mutex_destroy(&namer->lock);
 	free(namer);
-}
-
-/* Processes and generations; locked. */
-
-static struct process **bucket_of(struct user_namer *namer, uint64_t id)
-{
-	return &namer->buckets[id % BUCKETS];
-}
-
-static struct process *find_process(struct user_namer *namer, uint64_t id)
-{
-	struct process *process = *bucket_of(namer, id);
-
-	while (process && process->id != id)
-		process = process->next;
-	return process;
-}
-
-static struct generation *find_generation(const struct process *process, uint64_t number)
-{
-	for (unsigned i = 0; process && i < process->count; i++)
-		if (process->generations[i]->number == number)
-			return process->generations[i];
-	return NULL;
-}
-
-static void forget_oldest(struct user_namer *namer)
-{
-	struct process **oldest = NULL, *process;
-
-	for (unsigned i = 0; i < BUCKETS; i++)
-		for (struct process **at = &namer->buckets[i]; *at; at = &(*at)->next)
-			if (!oldest || (*at)->last_ns < (*oldest)->last_ns)
-				oldest = at;
-	if (!oldest)
-		return;
-	process = *oldest;
-	*oldest = process->next;
-	free_process(namer, process);
-	namer->process_count--;
-	namer->forgotten = true;
-}
-
-static struct process *add_process(struct user_namer *namer, uint64_t id)
-{
-	struct process *process = calloc(1, sizeof(*process)), **bucket = bucket_of(namer, id);
-
-	if (!process)
-		return NULL;
-	if (namer->process_count >= USER_PROCESSES_MAX)
-		forget_oldest(namer);
-	process->id = id;
-	process->next = *bucket;
-	*bucket = process;
-	namer->process_count++;
-	return process;
-}
-
-static bool is_same_root(const struct user_namer *namer, uint64_t a, uint64_t b)
-{
-	uint64_t mask = PAGE_TABLES & ~(namer->isolated ? USER_TABLES : 0);
-
-	return (a & mask) == (b & mask);
 }
 
 static struct item *add_item(struct user_namer *namer, uint64_t process, uint64_t number)
@@ -231,86 +106,6 @@ static struct item *add_item(struct user_namer *namer, uint64_t process, uint64_
 	return item;
 }
 
-/* A new generation at place `at`. One that could be taken for an earlier one says in the trace that
- * it began, whether it gets names or not. */
-static struct generation *add_generation(struct user_namer *namer, struct process *process,
-					 unsigned at, uint64_t root, uint64_t first_ns)
-{
-	struct generation *generation = calloc(1, sizeof(*generation));
-	bool tell = namer->forgotten;
-
-	if (!generation)
-		return NULL;
-	if (process->count == USER_GENERATIONS_MAX) {
-		if (at == 0) {
-			free(generation);
-			return NULL;
-		}
-		free_generation(namer, process->generations[0]);
-		process->count--;
-		at--;
-		memmove(process->generations, process->generations + 1,
-			process->count * sizeof(process->generations[0]));
-		namer->forgotten = tell = true;
-	}
-	for (unsigned i = 0; i < process->count && !tell; i++)
-		tell = is_same_root(namer, process->generations[i]->root, root);
-	*generation = (struct generation){
-		.number = ++namer->next_number, .root = root, .first_ns = first_ns};
-	memmove(process->generations + at + 1, process->generations + at,
-		(process->count - at) * sizeof(process->generations[0]));
-	process->generations[at] = generation;
-	process->count++;
-	if (tell && !add_item(namer, process->id, generation->number))
-		generation->nameless = true;
-	return generation;
-}
-
-/* The generation that a sample belongs to. */
-static struct generation *generation_at(struct user_namer *namer, struct process *process,
-					uint64_t root, uint64_t time, bool *added)
-{
-	unsigned at = process->count;
-	struct generation *before, *after;
-
-	/* Nearly always the latest. */
-	while (at > 0 && process->generations[at - 1]->first_ns > time)
-		at--;
-	before = at > 0 ? process->generations[at - 1] : NULL;
-	after = at < process->count ? process->generations[at] : NULL;
-	if (process->renamed && !after) {
-		process->renamed = false;
-		if (before && before->first_ns < time)
-			before = NULL;
-	}
-	if (before && is_same_root(namer, before->root, root))
-		return before;
-	/* Samples of different vCPUs are not in order. */
-	if (after && !after->nameless && is_same_root(namer, after->root, root)) {
-		if (!after->written)
-			after->first_ns = time;
-		return after;
-	}
-	*added = true;
-	return add_generation(namer, process, at, root, time);
-}
-
-static void see_address(struct user_namer *namer, struct generation *generation, uint64_t address,
-			bool stood)
-{
-	size_t place, before = generation->addresses.count;
-
-	if (!address || generation->nameless || before >= USER_PROGRAM_ADDRESSES_MAX ||
-	    !address_set_place(&generation->addresses, address, &place))
-		return;
-	if (stood)
-		generation->addresses.marks[place] |= USER_STOOD;
-	if (generation->addresses.count == before)
-		return;
-	generation->new_count++;
-	namer->address_count++;
-}
-
 static bool is_of_a_program(const struct fxt_sample *sample)
 {
 	const uint64_t needed = FXT_SAMPLE_PROCESS | FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_STACK |
@@ -319,11 +114,24 @@ static bool is_of_a_program(const struct fxt_sample *sample)
 	return (sample->flags & needed) == needed && sample->process;
 }
 
+/* Generations that have begun and are to be told of. */
+static void tell_of(struct user_namer *namer, struct process *process)
+{
+	for (unsigned i = 0; i < process->count; i++) {
+		struct generation *generation = process->generations[i];
+
+		if (generation->tell && !add_item(namer, process->id, generation->number))
+			generation->nameless = true;
+		generation->tell = false;
+	}
+}
+
 bool user_namer_see_sample(struct user_namer *namer, const struct fxt_sample *sample)
 {
 	size_t first = sample->mode == FXT_MODE_GUEST_USER        ? 0
 		       : sample->flags & FXT_SAMPLE_KERNEL_FRAMES ? sample->kernel_frames
 								  : sample->depth;
+	struct user_programs *programs = &namer->programs;
 	struct generation *generation;
 	struct process *process;
 	bool added = false;
@@ -331,16 +139,19 @@ bool user_namer_see_sample(struct user_namer *namer, const struct fxt_sample *sa
 	if (!is_of_a_program(sample) || first >= sample->depth)
 		return false;
 	pthread_mutex_lock(&namer->lock);
-	if (namer->address_count >= USER_ADDRESSES_MAX)
-		forget_oldest(namer);
-	process = find_process(namer, sample->process);
+	if (programs->address_count >= USER_ADDRESSES_MAX)
+		user_programs_forget_oldest(programs);
+	process = user_programs_find(programs, sample->process);
 	if (!process)
-		process = add_process(namer, sample->process);
+		process = user_programs_add(programs, sample->process);
 	if (process) {
 		if (sample->timestamp > process->last_ns)
 			process->last_ns = sample->timestamp;
-		generation = generation_at(namer, process, sample->address_space & PAGE_TABLES,
-					   sample->timestamp, &added);
+		generation = user_programs_generation_at(programs, process,
+							 sample->address_space & USER_PAGE_TABLES,
+							 sample->timestamp, &added);
+		if (added)
+			tell_of(namer, process);
 		if (generation) {
 			generation->fresh = true;
 			generation->attempts = 0;
@@ -348,7 +159,8 @@ bool user_namer_see_sample(struct user_namer *namer, const struct fxt_sample *sa
 		/* The first user frame is where the program stands, the others are return
 		 * addresses: behind their calls, which may be the functions' last bytes. */
 		for (size_t i = first; generation && i < sample->depth; i++)
-			see_address(namer, generation, sample->stack[i] - (i > first), i == first);
+			user_programs_see(programs, generation, sample->stack[i] - (i > first),
+					  i == first);
 	}
 	pthread_mutex_unlock(&namer->lock);
 	return added;
@@ -364,7 +176,7 @@ void user_namer_see_name(struct user_namer *namer, uint64_t process, const char 
 	pthread_mutex_lock(&namer->lock);
 	if (namer->names[process % NAMES].process == process &&
 	    namer->names[process % NAMES].hash != hash) {
-		known = find_process(namer, process);
+		known = user_programs_find(&namer->programs, process);
 		if (known)
 			known->renamed = true;
 	}
@@ -389,18 +201,20 @@ static size_t time_word(uint64_t header)
 static void write_item(struct user_namer *namer, struct item *item,
 		       const struct user_namer_output *output)
 {
-	struct generation *generation =
-		find_generation(find_process(namer, item->process), item->number);
+	struct generation *generation = user_programs_find_generation(
+		user_programs_find(&namer->programs, item->process), item->number);
 	struct user_words *words = &item->words;
 	size_t at = 0;
 
 	if (!generation)
 		return;
 	if (!words->count) {
-		uint64_t root = generation->root & ~(namer->isolated ? USER_TABLES : 0);
+		uint64_t root =
+			generation->root & ~(namer->programs.isolated ? USER_ISOLATED_TABLES : 0);
 		const struct fxt_process_symbols process = {
 			.process = item->process,
-			.address_space = root | (namer->isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0),
+			.address_space =
+				root | (namer->programs.isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0),
 			.valid_from = generation->first_ns};
 		uint64_t empty[8];
 		size_t taken;
@@ -524,11 +338,14 @@ static void change_program(struct user_namer *namer, struct process *process,
 
 	if (process->generations[process->count - 1] != old || now <= ended)
 		return;
-	between = add_generation(namer, process, process->count, root, ended + 1);
+	between = user_programs_add_generation(&namer->programs, process, process->count, root,
+					       ended + 1);
 	if (!between)
 		return;
 	between->nameless = true;
-	add_generation(namer, process, process->count, root, now > ended + 1 ? now : ended + 2);
+	user_programs_add_generation(&namer->programs, process, process->count, root,
+				     now > ended + 1 ? now : ended + 2);
+	tell_of(namer, process);
 }
 
 /* Addresses that were missed twice are given up. False: nothing is known that was not before. */
@@ -576,8 +393,9 @@ static void take_kept(struct user_namer *namer, struct process *process,
 	if (!generation->kept) {
 		unsigned at = namer->next_keeper++ % KEEPERS;
 
-		before = find_generation(find_process(namer, namer->keepers[at].process),
-					 namer->keepers[at].number);
+		before = user_programs_find_generation(
+			user_programs_find(&namer->programs, namer->keepers[at].process),
+			namer->keepers[at].number);
 		if (before) {
 			free(before->kept);
 			before->kept = NULL;
@@ -614,8 +432,8 @@ static void take_words(struct user_namer *namer, struct user_work *work)
 static void take_result(struct user_namer *namer, struct user_work *work, uint64_t before,
 			uint64_t after)
 {
-	struct process *process = find_process(namer, work->process);
-	struct generation *generation = find_generation(process, work->number);
+	struct process *process = user_programs_find(&namer->programs, work->process);
+	struct generation *generation = user_programs_find_generation(process, work->number);
 	struct user_place *places;
 
 	/* What is not the latest any more while we looked: the guest has gone on, and what was
@@ -668,8 +486,10 @@ bool user_namer_resolve(struct user_namer *namer)
 		pthread_mutex_unlock(&namer->lock);
 		return false;
 	}
-	for (; bucket < BUCKETS && count < WORK_MAX; bucket++) {
-		struct process *process = namer->buckets[(namer->next_bucket + bucket) % BUCKETS];
+	for (; bucket < USER_PROGRAMS_BUCKETS && count < WORK_MAX; bucket++) {
+		struct process *process =
+			namer->programs
+				.buckets[(namer->next_bucket + bucket) % USER_PROGRAMS_BUCKETS];
 
 		for (; process && count < WORK_MAX; process = process->next) {
 			struct generation *latest =
@@ -683,7 +503,7 @@ bool user_namer_resolve(struct user_namer *namer)
 				free_work(&work[count]);
 		}
 	}
-	namer->next_bucket = (namer->next_bucket + bucket) % BUCKETS;
+	namer->next_bucket = (namer->next_bucket + bucket) % USER_PROGRAMS_BUCKETS;
 	pthread_mutex_unlock(&namer->lock);
 	if (count)
 		looked = user_resolver_look(namer->resolver, namer->view, before, work, count);
@@ -691,7 +511,7 @@ bool user_namer_resolve(struct user_namer *namer)
 	pthread_mutex_lock(&namer->lock);
 	if (looked) {
 		namer->isolation_known = true;
-		namer->isolated = user_resolver_isolated(namer->resolver);
+		namer->programs.isolated = user_resolver_isolated(namer->resolver);
 	}
 	for (unsigned i = 0; i < count; i++) {
 		take_result(namer, &work[i], before, after);
@@ -709,8 +529,9 @@ struct user_code_totals user_namer_code_totals(const struct user_namer *namer)
 void user_namer_hurry(struct user_namer *namer)
 {
 	pthread_mutex_lock(&namer->lock);
-	for (unsigned i = 0; i < BUCKETS; i++)
-		for (struct process *process = namer->buckets[i]; process; process = process->next)
+	for (unsigned i = 0; i < USER_PROGRAMS_BUCKETS; i++)
+		for (struct process *process = namer->programs.buckets[i]; process;
+		     process = process->next)
 			if (process->count) {
 				struct generation *latest =
 					process->generations[process->count - 1];
