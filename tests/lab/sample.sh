@@ -116,6 +116,39 @@ slides() {
 		awk '$1 > 20 { slides++ } { other += $1 <= 20 } END { print slides + 0, other + 0 }'
 }
 
+# call_trees NAME: of 1,000 of the workload's samples in its own code, those whose call tree is whole;
+# or one that is not what its source says. A process's first samples may lack the outer end: the rules
+# for a program without frame pointers are read when a sample has asked for them.
+call_trees() {
+	"$guestprof" export folded "$work/$1.fxt" | awk '
+		BEGIN {
+			start = "_start;__libc_start_main;__libc_start_call_main;main;work;"
+			known["hash"] = start "hash"
+			known["sort"] = start "sort"
+			known["walk_down"] = start "walk"
+			for (i = 0; i < 9; i++)
+				known["walk_down"] = known["walk_down"] ";walk_down"
+		}
+		/^workload;/ {
+			ticks = $NF
+			sub(/^workload;/, "")
+			sub(/ [0-9]+$/, "")
+			leaf = $0
+			sub(/.*;/, "", leaf)
+			if (!(leaf in known))
+				next
+			all += ticks
+			# walk calls walk_down once, and walk_down itself to the depth where it stands.
+			if (leaf == "walk_down" && $0 !~ /^\[/)
+				sub(/walk(;walk_down)+$/, "walk;walk_down;walk_down;walk_down;walk_down;walk_down;walk_down;walk_down;walk_down;walk_down")
+			if ($0 == known[leaf])
+				whole += ticks
+			else if (substr(known[leaf], length(known[leaf]) - length($0)) != ";" $0)
+				wrong = $0
+		}
+		END { print wrong ? wrong : all ? int(whole * 1000 / all) : "none" }'
+}
+
 for name in 6.1 6.1-cloud 6.1-rt 6.12 6.12-cloud; do
 	ends_with "$name, sampled" $name 0
 	is "$name: the trace is whole" "$(word $name complete) $(word $name bad_records)" "1 0" $name
@@ -154,6 +187,12 @@ for name in 6.1 6.1-cloud 6.1-rt 6.12 6.12-cloud; do
 	is "$name: the report outside is the report inside" \
 		"$(cmp "$work/$name.again" "$work/$name.report" 2>&1)" "" $name
 	is "$name: the workload's shares" "$(shares $name)" "as known" $name
+	case $name in
+	6.1 | 6.12)
+		at_least "$name: the program's call trees are its own, and 80 % of them whole" \
+			"$(call_trees $name)" 800 $name
+		;;
+	esac
 done
 ends_with "without KASLR" elf 0
 is "without KASLR, every kernel symbol is one of the kernel's own list" "$(own_names elf)" "many 0" elf
