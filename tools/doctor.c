@@ -370,7 +370,10 @@ static const char help[] =
 	"  --quiet  nothing but the exit code\n"
 	"  --floor  one word: native, emulated or none, for what /dev/kvm does; exit code 0\n"
 	"\n"
-	"Exit code: 0 stock guests run here, 3 only in the lab, 4 in neither, 2 wrong usage.\n";
+	"Exit code: 0 stock guests run here, 3 only in the lab, 4 in neither, 2 wrong usage.\n"
+	"\n"
+	"Examples: guestprof doctor\n"
+	"          guestprof doctor --quiet && guestprof record -k vmlinuz\n";
 
 int command_doctor(int argc, char **argv)
 {

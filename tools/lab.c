@@ -32,7 +32,11 @@ static const char help[] =
 	"  --exec              run any command, not one of guestprof's\n"
 	"\n"
 	"Exit code: the command's; 128+N when signal N ended it; 124 timed out, 125 the lab\n"
-	"failed, 126 the command cannot be executed, 127 there is none of that name.\n";
+	"failed, 126 the command cannot be executed, 127 there is none of that name.\n"
+	"\n"
+	"Examples: guestprof lab record -k vmlinuz -i initrd.img -c 2 -o boot.fxt\n"
+	"          guestprof lab --fetch linux-image-6.12-amd64 kernel\n"
+	"          guestprof lab --timeout 60 --exec sh -c 'uname -a'\n";
 
 enum { OPTION_EXEC = 256, OPTION_FETCH, OPTION_SETUP, OPTION_INSIDE };
 

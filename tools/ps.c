@@ -20,7 +20,10 @@ static const char help[] =
 	"                          find the guest's memory and kernel\n"
 	"  -h, --help\n"
 	"\n"
-	"Exit codes: 0 there are some, 1 something failed, 3 there are none, 2 bad input.\n";
+	"Exit codes: 0 there are some, 1 something failed, 3 there are none, 2 bad input.\n"
+	"\n"
+	"Examples: guestprof ps\n"
+	"          guestprof ps --passive\n";
 
 enum { PS_NONE = 3 };
 
