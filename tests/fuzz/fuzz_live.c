@@ -1,5 +1,5 @@
 /* A trace that is followed may be anybody's: fed in pieces, swept at nearly every one, looked at in
- * between, it must hold for any bytes, and count the same as when fed at once. */
+ * between, it must hold for any bytes, and count the same as when fed at once, or fail in both. */
 #include "profile/live_view.h"
 
 #include <stdlib.h>
@@ -34,7 +34,8 @@ static void look(const struct live *live, struct live_snapshot *snapshot)
 	live_view_deinit(&view);
 }
 
-/* Returns what was counted. */
+/* Returns what was counted; after an error nothing, for where it is noticed depends on the pieces.
+ */
 static struct live_counts follow(const uint8_t *bytes, size_t size, size_t piece, uint64_t window)
 {
 	const struct live_config config = {.window_ns = window, .bytes = LIVE_BYTES_MIN};
@@ -56,7 +57,7 @@ static struct live_counts follow(const uint8_t *bytes, size_t size, size_t piece
 	look(live, &snapshot);
 	counts = snapshot.counts;
 	if (status)
-		counts.bytes = 0; /* how far it came depends on the pieces */
+		memset(&counts, 0, sizeof(counts));
 	live_snapshot_deinit(&snapshot);
 	live_destroy(live);
 	return counts;
