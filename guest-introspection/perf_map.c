@@ -1,6 +1,7 @@
 #include "guest-introspection/perf_map.h"
 
 #include "base/cleanup.h"
+#include "base/hexadecimal.h"
 
 #define PAGE_SIZE 4096u
 /* Two numbers and the longest name. */
@@ -29,28 +30,12 @@ struct reader {
 	bool failed; /* no memory */
 };
 
+/* With the spaces behind it. */
 static bool take_number(const char **at, const char *end, uint64_t *value)
 {
-	unsigned digits = 0;
-
 	if (end - *at > 2 && (*at)[0] == '0' && ((*at)[1] == 'x' || (*at)[1] == 'X'))
 		*at += 2;
-	*value = 0;
-	for (; *at < end; ++*at, digits++) {
-		char digit = **at;
-		unsigned number;
-
-		if (digit >= '0' && digit <= '9')
-			number = (unsigned)(digit - '0');
-		else if (digit >= 'a' && digit <= 'f')
-			number = (unsigned)(digit - 'a') + 10;
-		else if (digit >= 'A' && digit <= 'F')
-			number = (unsigned)(digit - 'A') + 10;
-		else
-			break;
-		*value = *value << 4 | number;
-	}
-	if (digits == 0 || digits > 16 || *at == end || **at != ' ')
+	if (!hexadecimal_take(at, end, value) || *at == end || **at != ' ')
 		return false;
 	while (*at < end && **at == ' ')
 		++*at;

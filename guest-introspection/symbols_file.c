@@ -1,5 +1,7 @@
 #include "guest-introspection/symbols_file.h"
 
+#include "base/hexadecimal.h"
+
 #include <gelf.h>
 #include <libelf.h>
 #include <string.h>
@@ -161,28 +163,16 @@ static gp_status_t read_elf(Elf *elf, struct symbols_base base, struct symbol_ta
 	return status;
 }
 
-/* A hexadecimal number of 1 to 16 digits at *at; moves behind it and the spaces after it. */
+/* A hexadecimal number at *at; moves behind it and the spaces after it. */
 static bool take_number(const char **at, const char *end, uint64_t *value)
 {
-	const char *digit = *at;
-	uint64_t number = 0;
+	const char *behind = *at;
 
-	for (; digit < end && digit - *at < 16; digit++) {
-		unsigned char c = (unsigned char)*digit;
-
-		if (c >= '0' && c <= '9')
-			number = number << 4 | (c - '0');
-		else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
-			number = number << 4 | ((c | 0x20) - 'a' + 10u);
-		else
-			break;
-	}
-	if (digit == *at || digit == end || *digit != ' ')
+	if (!hexadecimal_take(&behind, end, value) || behind == end || *behind != ' ')
 		return false;
-	while (digit < end && *digit == ' ')
-		digit++;
-	*value = number;
-	*at = digit;
+	while (behind < end && *behind == ' ')
+		behind++;
+	*at = behind;
 	return true;
 }
 

@@ -1,5 +1,7 @@
 #include "guest-introspection/vmcoreinfo.h"
 
+#include "base/hexadecimal.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -39,15 +41,6 @@ const char *vmcoreinfo_find(const struct vmcoreinfo *info, const char *key, size
 	return NULL;
 }
 
-static int digit(char character)
-{
-	if (character >= '0' && character <= '9')
-		return character - '0';
-	if (character >= 'a' && character <= 'f')
-		return character - 'a' + 10;
-	return -1;
-}
-
 /* A whole number without a sign, all of `text`. */
 static bool read_number(const char *text, size_t length, unsigned base, uint64_t *value)
 {
@@ -56,7 +49,7 @@ static bool read_number(const char *text, size_t length, unsigned base, uint64_t
 	if (length == 0 || length > 16)
 		return false;
 	for (size_t i = 0; i < length; i++) {
-		int one = digit(text[i]);
+		int one = hexadecimal_digit(text[i]);
 
 		if (one < 0 || (unsigned)one >= base)
 			return false;

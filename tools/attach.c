@@ -3,6 +3,7 @@
 
 #include "attach.h"
 #include "attach/attached_vm.h"
+#include "end_signals.h"
 #include "sampling.h"
 #include "sampling_summary.h"
 #include "vmm/sandbox.h"
@@ -53,27 +54,9 @@ static int failure(const struct error *error, int code)
 	return code;
 }
 
-static _Atomic(struct attached_vm *) signalled_vm;
-static volatile sig_atomic_t signalled;
-
-static void end_in_order(int signal)
+static void end_in_order(void *vm)
 {
-	struct attached_vm *vm = signalled_vm;
-
-	(void)signal;
-	signalled = 1;
-	if (vm)
-		attached_vm_request_end(vm, ATTACHED_SIGNALLED);
-}
-
-static void catch_signals(void)
-{
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction action = {.sa_handler = end_in_order, .sa_flags = SA_RESTART};
-
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		sigaction(signals[i], &action, NULL);
-	signal(SIGPIPE, SIG_IGN);
+	attached_vm_request_end(vm, ATTACHED_SIGNALLED);
 }
 
 static void tell_event(void *context, const char *text)
@@ -107,7 +90,7 @@ static gp_status_t attach(const struct attach_options *options, struct attached_
 		status = sandbox_enter_process(error);
 	if (status)
 		return status;
-	catch_signals();
+	end_signals_catch(end_in_order);
 	return attached_vm_create(&config, vm, error);
 }
 
@@ -229,13 +212,11 @@ int attach_run(const struct attach_options *options)
 	} else if (attach(options, &vm, &error)) {
 		code = failure(&error, ATTACH_CANNOT);
 	} else {
-		signalled_vm = vm;
-		if (signalled) /* before there was a machine to end */
-			attached_vm_request_end(vm, ATTACHED_SIGNALLED);
+		end_signals_aim(vm);
 		code = record(&sampling, vm);
 	}
 	sampling_deinit(&sampling);
-	signalled_vm = NULL;
+	end_signals_aim(NULL);
 	attached_vm_destroy(vm);
 	return code;
 }

@@ -1,5 +1,7 @@
 #include "cpio_reader.h"
 
+#include "base/hexadecimal.h"
+
 #include <string.h>
 
 #define HEADER_SIZE 110u /* the magic number's 6 digits and 13 fields of 8 */
@@ -48,18 +50,11 @@ static bool read_field(const char *header, unsigned field, uint32_t *value)
 
 	*value = 0;
 	for (unsigned i = 0; i < FIELD_SIZE; i++) {
-		char digit = digits[i];
-		unsigned number;
+		int digit = hexadecimal_digit(digits[i]);
 
-		if (digit >= '0' && digit <= '9')
-			number = (unsigned)(digit - '0');
-		else if (digit >= 'a' && digit <= 'f')
-			number = (unsigned)(digit - 'a') + 10;
-		else if (digit >= 'A' && digit <= 'F')
-			number = (unsigned)(digit - 'A') + 10;
-		else
+		if (digit < 0)
 			return false;
-		*value = *value << 4 | number;
+		*value = *value << 4 | (unsigned)digit;
 	}
 	return true;
 }

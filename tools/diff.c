@@ -58,12 +58,12 @@ struct choice {
 
 size_t diff_compared(const struct diff *diff)
 {
-	return diff->shape == DIFF_TABLE ? diff->compare.count : diff->tree.paths;
+	return diff->shape == SHAPE_TABLE ? diff->compare.count : diff->tree.paths;
 }
 
 size_t diff_changes(const struct diff *diff)
 {
-	return diff->shape == DIFF_TABLE ? diff->compare.changes : diff->tree.changes;
+	return diff->shape == SHAPE_TABLE ? diff->compare.changes : diff->tree.changes;
 }
 
 size_t diff_rows(const struct diff *diff)
@@ -90,18 +90,6 @@ bool diff_shows_node(const void *context, uint32_t node)
 	return diff->shown[node];
 }
 
-static bool parse_shape(const char *text, enum diff_shape *shape)
-{
-	if (!text || !strcmp(text, "callees"))
-		*shape = DIFF_CALLEES;
-	else if (!strcmp(text, "callers"))
-		*shape = DIFF_CALLERS;
-	else
-		return fprintf(stderr, "%s: --tree=%s: give callers or callees\n", program, text),
-		       false;
-	return true;
-}
-
 static bool take_option(void *context, int option)
 {
 	struct choice *choice = context;
@@ -115,7 +103,7 @@ static bool take_option(void *context, int option)
 		diff->total = true;
 		return true;
 	case OPTION_TREE:
-		return parse_shape(optarg, &diff->shape);
+		return option_tree(program, optarg, &diff->shape);
 	case OPTION_MIN:
 		return option_percent(program, "--min", optarg, 100, &diff->least);
 	case OPTION_ALL:
@@ -163,7 +151,7 @@ static int parse(int argc, char **argv, struct diff *diff, struct choice *choice
 
 	if (code >= 0)
 		return code;
-	if (diff->shape != DIFF_TABLE && diff->total) {
+	if (diff->shape != SHAPE_TABLE && diff->total) {
 		fprintf(stderr, "%s: --tree has totals anyway: leave out --total\n", program);
 		return EXIT_USAGE;
 	}
@@ -171,7 +159,7 @@ static int parse(int argc, char **argv, struct diff *diff, struct choice *choice
 		fprintf(stderr, "%s: give two traces, BEFORE and AFTER\n", program);
 		return EXIT_USAGE;
 	}
-	if (diff->shape != DIFF_TABLE && !choice->lines_given)
+	if (diff->shape != SHAPE_TABLE && !choice->lines_given)
 		diff->most = 0;
 	diff->sides[DIFF_BEFORE].path = argv[optind];
 	diff->sides[DIFF_AFTER].path = argv[optind + 1];
@@ -207,7 +195,7 @@ static gp_status_t read_side(struct diff *diff, struct diff_side *side, struct e
 	if (!status && !side->trace.info.period_ns)
 		status = error_set(error, GP_ERR_IO_DATA_INTEGRITY,
 				   "%s does not say how often it was sampled", side->path);
-	if (!status && diff->shape == DIFF_CALLERS)
+	if (!status && diff->shape == SHAPE_CALLERS)
 		status = turn_round(&side->tree, error);
 	return status;
 }
@@ -289,8 +277,8 @@ static gp_status_t run(struct diff *diff, const struct choice *choice, struct er
 	for (int i = 0; !status && i < DIFF_SIDES; i++)
 		status = read_side(diff, &diff->sides[i], error);
 	if (!status)
-		status = diff->shape == DIFF_TABLE ? compare_functions(diff, error)
-						   : compare_paths(diff, error);
+		status = diff->shape == SHAPE_TABLE ? compare_functions(diff, error)
+						    : compare_paths(diff, error);
 	if (!status)
 		status = show(diff, choice, error);
 	return status;
@@ -298,7 +286,7 @@ static gp_status_t run(struct diff *diff, const struct choice *choice, struct er
 
 static bool is_slower(const struct diff *diff)
 {
-	bool table = diff->shape == DIFF_TABLE;
+	bool table = diff->shape == SHAPE_TABLE;
 	const struct compare_row *rows = table ? diff->compare.rows : diff->tree.rows;
 	size_t count = table ? diff->compare.count : diff->tree.tree.count;
 

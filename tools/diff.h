@@ -2,16 +2,15 @@
 #ifndef TOOLS_DIFF_H
 #define TOOLS_DIFF_H
 
+#include "options.h"
 #include "profile/compare_tree.h"
 
 enum { DIFF_BEFORE, DIFF_AFTER, DIFF_SIDES };
 
-enum diff_shape { DIFF_TABLE, DIFF_CALLEES, DIFF_CALLERS };
-
 struct diff_side {
 	const char *path;
 	struct trace trace;
-	struct call_tree tree; /* for DIFF_CALLERS reversed */
+	struct call_tree tree; /* for SHAPE_CALLERS reversed */
 	struct profile_totals totals;
 };
 
@@ -20,9 +19,9 @@ struct diff {
 	struct filter filter;
 	struct frames frames; /* of both */
 	enum compare_basis basis;
-	enum diff_shape shape;
+	enum option_shape shape;
 	bool total;               /* of the table */
-	struct compare compare;   /* of DIFF_TABLE */
+	struct compare compare;   /* of SHAPE_TABLE */
 	struct compare_tree tree; /* of the others */
 	bool *shown;              /* by node of the tree */
 	bool all;

@@ -56,7 +56,7 @@ void diff_write_json(const struct diff *diff, FILE *to)
 {
 	static const char *const labels[DIFF_SIDES] = {"before", "after"};
 	static const char *const shapes[] = {"table", "callees", "callers"};
-	bool table = diff->shape == DIFF_TABLE;
+	bool table = diff->shape == SHAPE_TABLE;
 
 	fputs("{\n", to);
 	for (int i = 0; i < DIFF_SIDES; i++) {

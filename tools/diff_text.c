@@ -10,7 +10,7 @@ static const char everything[] = "[everything]";
 
 static const char *things(const struct diff *diff)
 {
-	return diff->shape == DIFF_TABLE ? "functions" : "call paths";
+	return diff->shape == SHAPE_TABLE ? "functions" : "call paths";
 }
 
 static const char *unit_of(const struct diff *diff)
@@ -21,9 +21,10 @@ static const char *unit_of(const struct diff *diff)
 
 static const char *columns_of(const struct diff *diff)
 {
-	if (diff->shape == DIFF_TABLE)
+	if (diff->shape == SHAPE_TABLE)
 		return diff->total ? "total" : "self";
-	return diff->shape == DIFF_CALLEES ? "total, and the change of self" : "what came this way";
+	return diff->shape == SHAPE_CALLEES ? "total, and the change of self"
+					    : "what came this way";
 }
 
 static void print_name(const struct diff *diff, FILE *to, const struct compare_row *row)
@@ -67,13 +68,13 @@ static void print_self(const struct diff *diff, FILE *to, uint32_t node)
 	double before = (double)self->before * whole->before_percent / (double)whole->before;
 	double after = (double)self->after * whole->after_percent / (double)whole->after;
 
-	if (diff->shape == DIFF_CALLEES)
+	if (diff->shape == SHAPE_CALLEES)
 		fprintf(to, "%+6.2f %%  ", after - before);
 }
 
 static void write_tree(const struct diff *diff, FILE *to)
 {
-	bool callees = diff->shape == DIFF_CALLEES;
+	bool callees = diff->shape == SHAPE_CALLEES;
 	struct tree_walk walk;
 	size_t shown = 0;
 
@@ -117,7 +118,7 @@ void diff_write_text(const struct diff *diff, FILE *to)
 	fprintf(to, "# changed:  %zu of %zu %s by more than sampling explains\n",
 		diff_changes(diff), diff_compared(diff), things(diff));
 	fprintf(to, "# columns:  %s, in %s\n", columns_of(diff), unit_of(diff));
-	if (diff->shape == DIFF_TABLE)
+	if (diff->shape == SHAPE_TABLE)
 		write_rows(diff, to);
 	else
 		write_tree(diff, to);
@@ -156,7 +157,7 @@ void diff_write_markdown(const struct diff *diff, FILE *to)
 		if (!diff->sides[i].trace.info.complete)
 			fprintf(to, "The trace %s is **incomplete**.\n",
 				i == DIFF_BEFORE ? "before" : "after");
-	if (diff->shape == DIFF_TABLE) {
+	if (diff->shape == SHAPE_TABLE) {
 		write_markdown_rows(diff, to);
 		return;
 	}

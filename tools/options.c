@@ -3,6 +3,7 @@
 #include "command.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 int options_parse(const struct options *options, int argc, char **argv)
 {
@@ -63,6 +64,16 @@ bool option_percent(const char *program, const char *name, const char *text, dou
 		return false;
 	}
 	*percent = value;
+	return true;
+}
+
+bool option_tree(const char *program, const char *text, enum option_shape *shape)
+{
+	if (text && strcmp(text, "callees") && strcmp(text, "callers")) {
+		fprintf(stderr, "%s: --tree=%s: give callers or callees\n", program, text);
+		return false;
+	}
+	*shape = text && !strcmp(text, "callers") ? SHAPE_CALLERS : SHAPE_CALLEES;
 	return true;
 }
 

@@ -37,6 +37,10 @@ bool option_number(const char *program, const char *name, const char *text, size
 bool option_percent(const char *program, const char *name, const char *text, double most,
 		    double *percent);
 
+/* The value of --tree, NULL without one: callees. */
+enum option_shape { SHAPE_TABLE, SHAPE_CALLEES, SHAPE_CALLERS };
+bool option_tree(const char *program, const char *text, enum option_shape *shape);
+
 /* What stands behind the options: at most one trace; `path` stays as it is without. */
 bool option_trace(const char *program, int argc, char **argv, const char **path);
 

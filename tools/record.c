@@ -1,6 +1,7 @@
 /* guestprof record: boots a guest and profiles it. */
 #include "command.h"
 
+#include "end_signals.h"
 #include "progress.h"
 #include "record.h"
 #include "record_status.h"
@@ -132,29 +133,9 @@ static void guard_terminal(void)
 	atexit(console_restore);
 }
 
-static _Atomic(struct machine *) signalled_machine;
-static volatile sig_atomic_t signalled;
-
-static void end_in_order(int signal)
+static void end_in_order(void *machine)
 {
-	struct machine *machine = signalled_machine;
-
-	(void)signal;
-	signalled = 1;
-	if (machine)
-		machine_request_end(machine, MACHINE_SIGNALLED);
-}
-
-/* SIGINT, SIGTERM and SIGHUP end the recording in order. Handlers, not a signalfd: every tick of
- * every vCPU would wake a thread that polls one, whatever its mask (fs/signalfd.c). */
-static void catch_signals(void)
-{
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction action = {.sa_handler = end_in_order, .sa_flags = SA_RESTART};
-
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		sigaction(signals[i], &action, NULL);
-	signal(SIGPIPE, SIG_IGN);
+	machine_request_end(machine, MACHINE_SIGNALLED);
 }
 
 static gp_status_t confine_reader(void *context, struct error *error)
@@ -276,7 +257,7 @@ static gp_status_t prepare(struct recording *recording, struct error *error)
 	if (status)
 		return status;
 	guard_terminal();
-	catch_signals();
+	end_signals_catch(end_in_order);
 	options->machine.console_line = watch_console;
 	options->machine.console_line_context = recording;
 	options->machine.console_status = answer_key;
@@ -284,9 +265,7 @@ static gp_status_t prepare(struct recording *recording, struct error *error)
 	status = machine_create(&options->machine, &recording->machine, &recording->fault, error);
 	if (status)
 		return status;
-	signalled_machine = recording->machine;
-	if (signalled) /* before there was a machine to end */
-		machine_request_end(recording->machine, MACHINE_SIGNALLED);
+	end_signals_aim(recording->machine);
 	if (options->sampling.period_ns)
 		status = sampling_open_output(&recording->sampling, error);
 	return status;
@@ -297,7 +276,7 @@ static void release(struct recording *recording)
 	struct recorder_summary summary;
 
 	sampling_finish(&recording->sampling, "not started", &summary);
-	signalled_machine = NULL;
+	end_signals_aim(NULL);
 	machine_destroy(recording->machine);
 	sampling_deinit(&recording->sampling);
 }

@@ -79,18 +79,6 @@ static bool parse_subject(const char *text, size_t *subject)
 	return false;
 }
 
-static bool parse_shape(const char *text, enum report_shape *shape)
-{
-	if (!text || !strcmp(text, "callees"))
-		*shape = REPORT_CALLEES;
-	else if (!strcmp(text, "callers"))
-		*shape = REPORT_CALLERS;
-	else
-		return fprintf(stderr, "%s: --tree=%s: give callers or callees\n", program, text),
-		       false;
-	return true;
-}
-
 static bool take_option(void *context, int option)
 {
 	struct choice *choice = context;
@@ -103,7 +91,7 @@ static bool take_option(void *context, int option)
 	case OPTION_BY:
 		return parse_subject(optarg, &choice->subject);
 	case OPTION_TREE:
-		return parse_shape(optarg, &report->shape);
+		return option_tree(program, optarg, &report->shape);
 	case OPTION_MIN:
 		return option_percent(program, "--min", optarg, 100, &report->least);
 	case OPTION_INLINES:
@@ -158,14 +146,14 @@ static gp_status_t make_tree(struct report *report, const struct profile_options
 
 	status = profile_read(&report->trace, options, &report->frames, &report->tree,
 			      &report->totals, error);
-	if (!status && report->shape == REPORT_CALLERS) {
+	if (!status && report->shape == SHAPE_CALLERS) {
 		status = call_tree_reverse(&report->tree, &reversed, error);
 		if (!status) {
 			call_tree_deinit(&report->tree);
 			report->tree = reversed;
 		}
 	}
-	if (!status && report->shape != REPORT_TABLE)
+	if (!status && report->shape != SHAPE_TABLE)
 		status = call_tree_sort(&report->tree, error);
 	return status;
 }
@@ -192,10 +180,10 @@ static gp_status_t build(struct report *report, const struct choice *choice, str
 		status = call_tree_init(&report->tree, error);
 	if (!status)
 		status = make_tree(report, &options, error);
-	report->by_owner = by_owner && report->shape == REPORT_TABLE;
+	report->by_owner = by_owner && report->shape == SHAPE_TABLE;
 	report->column = subjects[choice->subject].name;
 	report->whole = options.idle ? report->totals.ticks : report->totals.running;
-	if (status || report->shape != REPORT_TABLE)
+	if (status || report->shape != SHAPE_TABLE)
 		return status;
 	return by_owner ? table_of_owners(&report->tree, &report->frames, &report->table, error)
 			: table_of_functions(&report->tree, &report->frames, &report->table, error);
@@ -224,7 +212,7 @@ int command_report(int argc, char **argv)
 	code = parse(argc, argv, &report, &choice);
 	if (code >= 0)
 		return code;
-	if (report.shape != REPORT_TABLE && !choice.lines_given)
+	if (report.shape != SHAPE_TABLE && !choice.lines_given)
 		report.most = 0;
 	progress_begin(program);
 	status = progress_open_trace(report.path, &report.trace, &error);

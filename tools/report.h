@@ -2,20 +2,19 @@
 #ifndef TOOLS_REPORT_H
 #define TOOLS_REPORT_H
 
+#include "options.h"
 #include "profile/profile.h"
 #include "profile/table.h"
-
-enum report_shape { REPORT_TABLE, REPORT_CALLEES, REPORT_CALLERS };
 
 struct report {
 	const char *path;
 	struct trace trace;
 	struct filter filter;
 	struct frames frames;
-	struct call_tree tree; /* sorted; for REPORT_CALLERS reversed */
-	struct table table;    /* of REPORT_TABLE */
+	struct call_tree tree; /* sorted; for SHAPE_CALLERS reversed */
+	struct table table;    /* of SHAPE_TABLE */
 	struct profile_totals totals;
-	enum report_shape shape;
+	enum option_shape shape;
 	bool by_owner;      /* rows are processes, vCPUs ..., not functions */
 	const char *column; /* what the rows are: "function", "process" ... */
 	uint64_t whole;     /* the ticks that are 100 % */

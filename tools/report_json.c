@@ -113,7 +113,7 @@ void report_write_json(const struct report *report, FILE *to)
 	text_member(to, "shape", shapes[report->shape]);
 	text_member(to, "by", report->column);
 	number_member(to, "whole", report->whole);
-	if (report->shape == REPORT_TABLE)
+	if (report->shape == SHAPE_TABLE)
 		write_rows(report, to);
 	else
 		write_nodes(report, to);

@@ -130,7 +130,7 @@ static void write_table(const struct report *report, FILE *to)
 
 static void write_tree(const struct report *report, FILE *to)
 {
-	bool callers = report->shape == REPORT_CALLERS;
+	bool callers = report->shape == SHAPE_CALLERS;
 	struct tree_walk walk;
 	size_t shown = 0;
 
@@ -163,7 +163,7 @@ static void write_tree(const struct report *report, FILE *to)
 void report_write_text(const struct report *report, FILE *to)
 {
 	print_header(report, to);
-	if (report->shape == REPORT_TABLE)
+	if (report->shape == SHAPE_TABLE)
 		write_table(report, to);
 	else
 		write_tree(report, to);
@@ -199,7 +199,7 @@ void report_write_markdown(const struct report *report, FILE *to)
 	if (!info->complete)
 		fprintf(to, "- **incomplete**: the trace %s at byte %zu of %zu\n", state_of(info),
 			info->good_bytes, info->bytes);
-	if (report->shape != REPORT_TABLE) {
+	if (report->shape != SHAPE_TABLE) {
 		fputs("\n```\n", to);
 		write_tree(report, to);
 		fputs("```\n", to);
