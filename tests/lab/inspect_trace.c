@@ -56,6 +56,9 @@ static void see_settled(const struct fxt_sample *sample, uint64_t ticks, bool na
 {
 	if (!counts->settled && !(sample->flags & FXT_SAMPLE_PROCESS && sample->process))
 		return;
+	/* Another CPU that leaves real mode: neither a task's nor the kernel's own address. */
+	if (sample->mode == FXT_MODE_GUEST_KERNEL && sample->stack[0] < KERNEL_HALF)
+		return;
 	counts->settled += ticks;
 	counts->settled_identified += sample->flags & FXT_SAMPLE_THREAD ? ticks : 0;
 	if (sample->mode != FXT_MODE_GUEST_KERNEL)
@@ -206,7 +209,8 @@ static void print_unfinished(struct trace *trace)
 		    !sample.depth)
 			continue;
 		see_settled(&sample, ticks, true, &counts);
-		if (!counts.settled || sample.mode != FXT_MODE_GUEST_KERNEL || is_whole(&sample))
+		if (!counts.settled || sample.mode != FXT_MODE_GUEST_KERNEL ||
+		    (is_whole(&sample) && trace_find_symbol(trace, &sample, 0)))
 			continue;
 		printf("%" PRIu64 " ms, %s:", (sample.timestamp - trace->info.first_ns) / 1000000,
 		       frames_end_name(sample.stack_end));

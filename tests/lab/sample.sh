@@ -170,7 +170,8 @@ for name in 6.1 6.1-cloud 6.1-rt 6.12 6.12-cloud; do
 			$(word $name low) + $(word $name modules)))")" 970 $name
 	at_least "$name: samples in the kernel, once programs run" "$(word $name settled_kernel)" 50 $name
 	at_least "$name: 99.9 % of them have a name" \
-		"$(per_mille "$(word $name settled_names)" "$(word $name settled_kernel)")" 999 $name
+		"$(per_mille "$(word $name settled_names)" "$(word $name settled_kernel)")" 999 $name || \
+		"$inspect" "$work/$name.fxt" unfinished | sed 's/^/# /'
 	# What is missing runs in a module in its first moments, before its tables have been read.
 	at_least "$name: 99 % of their stacks are whole" \
 		"$(per_mille "$(word $name settled_whole)" "$(word $name settled_kernel)")" 990 $name || \

@@ -535,6 +535,15 @@ Test(user_namer, another_program_behind_the_same_tables_is_noticed, .timeout = 6
 	close_image();
 }
 
+static unsigned threads_of(int32_t pid)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < thread_count; i++)
+		count += threads[i].pid == pid;
+	return count;
+}
+
 /* Two frames of one thread. */
 static void two_frames(struct truth *first, struct truth *second)
 {
@@ -545,11 +554,14 @@ static void two_frames(struct truth *first, struct truth *second)
 		if (truth[i].thread.tid != truth[i - 1].thread.tid ||
 		    !strcmp(truth[i].name, truth[i - 1].name))
 			continue;
+		/* Its task is the only one that leads to its program. */
+		if (threads_of(truth[i].thread.pid) != 1)
+			continue;
 		*first = truth[i - 1];
 		*second = truth[i];
 		return;
 	}
-	cr_assert_fail("no thread has two frames");
+	cr_assert_fail("no process of one thread has two frames");
 }
 
 Test(user_namer, what_was_sampled_of_a_process_that_has_just_ended_is_named, .timeout = 60)
