@@ -32,6 +32,9 @@ BUILD ?= build$(if $(VARIANT),/$(subst $(EMPTY) $(EMPTY),-,$(VARIANT)))
 PACKAGES := libelf libseccomp zlib
 # Loaded by the commands that need them, not linked: their headers are needed here.
 LOADED_PACKAGES := ncursesw capstone libdw
+# The same, and optional: what needs it is left out where its headers are not. LIBVIRT=0 leaves it out.
+LIBVIRT ?= $(shell $(PKG_CONFIG) --exists libvirt 2>/dev/null && echo 1 || echo 0)
+OPTIONAL_CFLAGS = $(eval OPTIONAL_CFLAGS := $$(if $$(filter 1,$$(LIBVIRT)),-DGUESTPROF_LIBVIRT $$(shell $(PKG_CONFIG) --cflags libvirt)))$(OPTIONAL_CFLAGS)
 # Asked once, when the first recipe needs it: by then the packages may have been installed.
 PACKAGE_CFLAGS = $(eval PACKAGE_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(LOADED_PACKAGES) 2>/dev/null))$(PACKAGE_CFLAGS)
 PACKAGE_LIBS = $(eval PACKAGE_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null))$(PACKAGE_LIBS)
@@ -42,7 +45,7 @@ WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototy
 # Frame pointers so that guestprof itself can be profiled.
 BASE_CFLAGS = -std=gnu17 $(WARNINGS) -D_GNU_SOURCE -DGUESTPROF_VERSION='"$(VERSION)"' \
 	-fPIC -fvisibility=hidden -fno-omit-frame-pointer -fstack-protector-strong \
-	-pthread $(PACKAGE_CFLAGS)
+	-pthread $(PACKAGE_CFLAGS) $(OPTIONAL_CFLAGS)
 LIBS = $(PACKAGE_LIBS) -pthread -lm
 ifeq ($(SAN),address)
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
@@ -142,7 +145,7 @@ install-packages:
 .PHONY: demo
 demo:
 	$(call packages,build lab)
-	@$(MAKE) --no-print-directory $(BUILD)/guestprof
+	@$(MAKE) --no-print-directory $(ALL_CPUS) $(BUILD)/guestprof
 	@demo/run.sh $(BUILD)/guestprof
 
 # Installation: PREFIX is where it will be, DESTDIR is put in front for packagers.
@@ -189,7 +192,7 @@ uninstall:
 
 C_FILES := $(foreach folder,$(FOLDERS) tests demo docs,$(wildcard $(folder)/*.[ch] $(folder)/*/*.[ch])) \
 	$(HEADERS)
-SHELL_FILES := $(wildcard setup/*.sh demo/*.sh tests/*.sh tests/*/*.sh tests/*/*/*.sh) tests/run .ci/run
+SHELL_FILES := $(wildcard docs/pictures/*.sh setup/*.sh demo/*.sh tests/*.sh tests/*/*.sh tests/*/*/*.sh) tests/run .ci/run
 
 .PHONY: format
 format:
@@ -216,7 +219,7 @@ help:
 		'make fuzz       every fuzzer for FUZZ_SECONDS=60' \
 		'make format lint install uninstall clean' \
 		'' \
-		'V=1 shows commands; DEBUG=1; SAN=address or thread; CC=clang; PREFIX=/usr/local; DESTDIR='
+		'V=1 shows commands; DEBUG=1; SAN=address or thread; CC=clang; LIBVIRT=0; PREFIX=/usr/local; DESTDIR='
 
 .PHONY: clean
 clean:

@@ -96,6 +96,23 @@ static void capture(struct attached_vcpu *vcpu, enum sampler_vcpu_state state,
 	foreign_memory_stop_ends();
 }
 
+/* Its thread sleeps in KVM_RUN, or somebody holds it there. */
+static void sample_asleep(struct attached_vcpu *vcpu)
+{
+	switch (vcpu_thread_hold(vcpu->stat_fd)) {
+	case VCPU_TRACED:
+		count(&vcpu->missed);
+		return;
+	case VCPU_STOPPED:
+		capture(vcpu, SAMPLER_VCPU_IN_VMM, NULL, NULL);
+		return;
+	case VCPU_FREE:
+		count(&vcpu->halted);
+		capture(vcpu, SAMPLER_VCPU_HALTED, NULL, NULL);
+		return;
+	}
+}
+
 static void sample(struct attached_vcpu *vcpu)
 {
 	struct guest_cpu cpu;
@@ -105,8 +122,7 @@ static void sample(struct attached_vcpu *vcpu)
 		atomic_store(&vcpu->gone, true);
 		return;
 	case VCPU_SLEEPS:
-		count(&vcpu->halted);
-		capture(vcpu, SAMPLER_VCPU_HALTED, NULL, NULL);
+		sample_asleep(vcpu);
 		return;
 	case VCPU_VMM_SLEEPS:
 		capture(vcpu, SAMPLER_VCPU_IN_VMM, NULL, NULL);
@@ -192,9 +208,11 @@ void attached_vcpu_stop(struct attached_vcpu *vcpu)
 	run_page_deinit(&vcpu->page);
 	if (vcpu->activity_fd >= 0)
 		close(vcpu->activity_fd);
+	if (vcpu->stat_fd >= 0)
+		close(vcpu->stat_fd);
 	if (vcpu->stop_fd >= 0)
 		close(vcpu->stop_fd);
-	vcpu->activity_fd = vcpu->stop_fd = -1;
+	vcpu->activity_fd = vcpu->stat_fd = vcpu->stop_fd = -1;
 }
 
 /* Before sampling. */

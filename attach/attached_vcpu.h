@@ -27,6 +27,7 @@ struct attached_vcpu {
 	pid_t vmm_thread; /* that runs the vCPU */
 	int vmm_fd;       /* the VMM's number of the vCPU's descriptor */
 	int activity_fd;  /* vcpu_thread_open() */
+	int stat_fd;      /* vcpu_thread_open_stat(); -1: not to be had */
 	int kick_signal;  /* 0: ptrace */
 	struct run_page page;
 

@@ -4,6 +4,8 @@
 #include "attach/foreign_memory.h"
 #include "attach/memory_layout.h"
 #include "attach/proc_file.h"
+#include "attach/process_rights.h"
+#include "attach/process_state.h"
 #include "attach/vcpu_thread.h"
 #include "attach/vm_threads.h"
 #include "base/cleanup.h"
@@ -140,9 +142,9 @@ static gp_status_t with_rights(const struct attached_vm *vm, gp_status_t status,
 
 	if (status != GP_ERR_ACCESS_DENIED || !error)
 		return status;
-	vm_process_rights(&vm->process, vm->proc, advice, sizeof(advice));
-	return *advice ? error_set(error, status, "process %d: %s", (int)vm->process.pid, advice)
-		       : status;
+	process_rights(vm->proc, vm->process.pid, advice, sizeof(advice));
+	return error_set(error, status, "process %d may not be attached to: %s",
+			 (int)vm->process.pid, advice);
 }
 
 static gp_status_t check_process(struct attached_vm *vm, struct error *error)
@@ -159,6 +161,29 @@ static gp_status_t check_process(struct attached_vm *vm, struct error *error)
 		return error_set(error, GP_ERR_NOT_SUPPORTED,
 				 "its guest is protected (SEV or TDX): registers and memory are "
 				 "encrypted");
+	return GP_OK;
+}
+
+/* A frozen thread would have to be waited for until it is thawed, however long. */
+static gp_status_t check_it_goes_on(struct attached_vm *vm, struct error *error)
+{
+	pid_t pid = vm->process.pid;
+	enum process_state state = process_state(vm->proc, pid);
+
+	vm->process.tracer = vm->process.tracer ? process_lasting_tracer(vm->proc, pid) : 0;
+	/* Another guestprof lets go of it at once. */
+	if (state == PROCESS_HELD && !vm->process.tracer)
+		state = PROCESS_GOES_ON;
+	if (state == PROCESS_HELD)
+		return error_set(error, GP_ERR_BAD_STATE,
+				 "process %d is held by who traces it, process %d: attach when "
+				 "that lets it go on",
+				 (int)pid, (int)vm->process.tracer);
+	if (state != PROCESS_GOES_ON)
+		return error_set(error, GP_ERR_BAD_STATE,
+				 "process %d is %s: attach when it goes on, as after %s", (int)pid,
+				 process_state_name(state),
+				 state == PROCESS_STOPPED ? "'kill -CONT'" : "it has been thawed");
 	return GP_OK;
 }
 
@@ -229,6 +254,7 @@ static gp_status_t add_vcpus(struct attached_vm *vm, bool by_signal, struct erro
 			.vmm_thread = threads[i],
 			.vmm_fd = process->vcpus[i].fd,
 			.activity_fd = vcpu_thread_open(vm->proc, process->pid, threads[i]),
+			.stat_fd = vcpu_thread_open_stat(vm->proc, process->pid, threads[i]),
 			.page = {.fd = -1},
 			.stop_fd = -1,
 		};
@@ -302,6 +328,8 @@ static gp_status_t attach(struct attached_vm *vm, const struct attach_config *co
 
 	if (!status)
 		status = check_process(vm, error);
+	if (!status)
+		status = check_it_goes_on(vm, error);
 	if (!status)
 		status = run_page_check_host(config->kvm_path ? config->kvm_path : "/dev/kvm",
 					     error);
@@ -403,32 +431,31 @@ static void tell(const struct attached_vm *vm, const char *text)
 		vm->on_event(vm->context, text);
 }
 
-/* The process is stopped as a whole (SIGSTOP, a shell's job control). */
-static bool is_stopped(const struct attached_vm *vm)
-{
-	char text[1024], *state;
-
-	proc_read(vm->proc, vm->process.pid, "stat", text, sizeof(text));
-	state = strrchr(text, ')'); /* behind the name, which may hold anything */
-	return state && state[1] && (state[2] == 'T');
-}
-
-/* No vCPU is anywhere near the guest, twice in a row: QEMU's `stop`, the end of a migration. */
+/* Its process does not go on, or no vCPU is anywhere near the guest, twice in a row: QEMU's `stop`,
+ * the end of a migration. A process that another guestprof holds for a moment does. */
 static void watch_for_pause(struct attached_vm *vm)
 {
+	enum process_state state = process_state(vm->proc, vm->process.pid);
 	bool paused = true;
+	char text[128];
 
 	for (unsigned i = 0; i < vm->vcpu_count && paused; i++)
 		paused = vcpu_thread_activity(vm->vcpus[i].activity_fd, vm->vcpus[i].vmm_fd,
 					      NULL) == VCPU_VMM_SLEEPS;
+	paused = paused || state != PROCESS_GOES_ON;
 	vm->asleep_rounds = paused ? vm->asleep_rounds + 1 : 0;
-	paused = vm->asleep_rounds > 1 || is_stopped(vm);
+	paused = vm->asleep_rounds > 1 || state == PROCESS_STOPPED || state == PROCESS_FROZEN;
 	if (paused == vm->paused)
 		return;
 	vm->paused = paused;
 	vm->pauses += paused;
-	tell(vm, paused ? "the machine is paused (by its VMM, or migrated away)"
-			: "the machine runs again");
+	if (paused && state != PROCESS_GOES_ON)
+		snprintf(text, sizeof(text), "the machine is paused: its VMM is %s",
+			 process_state_name(state));
+	else
+		snprintf(text, sizeof(text), "the machine %s",
+			 paused ? "is paused (by its VMM, or migrated away)" : "runs again");
+	tell(vm, text);
 }
 
 static void watch_for_vcpus(struct attached_vm *vm)

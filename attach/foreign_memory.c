@@ -13,17 +13,21 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* A VMM with many threads has thousands of mappings; more than this are not looked through. */
 #define MAPS_BYTES_MAX (16 << 20)
 #define PAGE 4096
-#define KEPT_PAGES 16 /* a power of two */
+#define KEPT_PAGES 16 /* a power of two, with a bit each in 32 */
 
-/* What one thread has read through /proc since its vCPU stopped. */
+/* What one thread has read of another process since its vCPU stopped. The stop before tells which
+ * pages that will be (page tables, the stack's): they are all fetched by the first call. */
 static __thread struct {
 	bool active;
-	uint32_t valid; /* bit per page */
+	bool refused;      /* reading many pages at once is not to be had */
+	uint32_t valid;    /* bit per page */
+	uint32_t expected; /* not read yet, but by the stop before */
 	uint64_t tags[KEPT_PAGES];
 	uint8_t bytes[KEPT_PAGES][PAGE];
 } kept;
@@ -31,6 +35,7 @@ static __thread struct {
 void foreign_memory_stop_begins(void)
 {
 	kept.active = true;
+	kept.expected = kept.valid;
 	kept.valid = 0;
 }
 
@@ -45,6 +50,36 @@ static bool read_process(const struct foreign_memory *memory, uint64_t address, 
 	return pread(memory->mem_fd, buffer, size, (off_t)address) == (ssize_t)size;
 }
 
+/* Fetches the expected pages, as many as come. */
+static void read_expected(const struct foreign_memory *memory)
+{
+	struct iovec here[KEPT_PAGES], there[KEPT_PAGES];
+	unsigned slots[KEPT_PAGES], count = 0;
+	ssize_t got;
+
+	for (uint32_t left = kept.expected; left; left &= left - 1) {
+		unsigned slot = (unsigned)__builtin_ctz(left);
+
+		slots[count] = slot;
+		here[count] = (struct iovec){kept.bytes[slot], PAGE};
+		there[count++] = (struct iovec){(void *)(uintptr_t)(kept.tags[slot] * PAGE), PAGE};
+	}
+	kept.expected = 0;
+	/* One page is as cheap the other way. */
+	if (count < 2 || kept.refused)
+		return;
+	got = process_vm_readv(memory->pid, here, count, there, count, 0);
+	/* A missing page among them ends it early; nothing at all is a matter of rights. */
+	kept.refused = got < 0 && errno != EFAULT;
+	for (unsigned i = 0; i < count && got >= (ssize_t)((i + 1) * PAGE); i++)
+		kept.valid |= 1u << slots[i];
+}
+
+static bool is_kept(unsigned slot, uint64_t tag)
+{
+	return kept.valid & 1u << slot && kept.tags[slot] == tag;
+}
+
 /* `size` bytes within one page of the VMM. */
 static bool read_kept(const struct foreign_memory *memory, uint64_t address, void *buffer,
 		      size_t size)
@@ -52,7 +87,9 @@ static bool read_kept(const struct foreign_memory *memory, uint64_t address, voi
 	uint64_t tag = address / PAGE;
 	unsigned slot = (tag ^ tag >> 4 ^ tag >> 8) % KEPT_PAGES;
 
-	if (!(kept.valid & 1u << slot) || kept.tags[slot] != tag) {
+	if (kept.expected)
+		read_expected(memory);
+	if (!is_kept(slot, tag)) {
 		kept.valid &= ~(1u << slot);
 		if (!read_process(memory, tag * PAGE, kept.bytes[slot], PAGE))
 			return false;
@@ -159,7 +196,7 @@ gp_status_t foreign_memory_init(struct foreign_memory *memory, const char *proc,
 	gp_status_t status;
 	char path[300];
 
-	*memory = (struct foreign_memory){.memory.read = read_memory, .mem_fd = -1};
+	*memory = (struct foreign_memory){.memory.read = read_memory, .pid = pid, .mem_fd = -1};
 	snprintf(path, sizeof(path), "%s/%d/mem", proc, (int)pid);
 	memory->mem_fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (memory->mem_fd < 0)

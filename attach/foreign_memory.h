@@ -39,6 +39,7 @@ struct foreign_area {
 
 struct foreign_memory {
 	struct guest_memory memory;
+	pid_t pid;
 	int mem_fd; /* /proc/PID/mem; -1: none */
 	unsigned area_count;
 	struct foreign_area areas[MEMORY_AREAS_MAX];
@@ -57,8 +58,9 @@ void foreign_memory_set_layout(struct foreign_memory *memory, const struct forei
 /* "shared" when every region is mapped here, "/proc" when none is, else "shared and /proc". */
 const char *foreign_memory_method(const struct foreign_memory *memory);
 
-/* While a vCPU is stopped: pages that this thread reads through /proc are kept until the end, so
- * that neighbouring words cost one system call. Not nested. */
+/* While a vCPU is stopped: pages that this thread reads of the VMM are kept until the end, so that
+ * neighbouring words cost one system call; and those that the stop before has read are fetched
+ * together with the first. Not nested. */
 void foreign_memory_stop_begins(void);
 void foreign_memory_stop_ends(void);
 

@@ -111,10 +111,22 @@ void run_page_arm(struct run_page *page)
 	store(&page->run->kvm_valid_regs, REGISTERS);
 }
 
-bool run_page_registers(const struct run_page *page, struct guest_cpu *cpu)
+/* A borrowed page that says nothing any more was another guestprof's, who has ended: it is ours
+ * now. That costs a VMM which uses its page itself, and has ended that, nothing but time. */
+static void take_over(struct run_page *page)
+{
+	if (!page->armed || !page->borrowed || load(&page->run->kvm_valid_regs) ||
+	    load(&page->run->kvm_dirty_regs))
+		return;
+	page->borrowed = false;
+	run_page_arm(page);
+}
+
+bool run_page_registers(struct run_page *page, struct guest_cpu *cpu)
 {
 	const struct kvm_sync_regs *stored = &page->run->s.regs;
 
+	take_over(page);
 	if ((load(&page->run->kvm_valid_regs) & REGISTERS) != REGISTERS ||
 	    load(&stored->regs.rip) == POISON)
 		return false;

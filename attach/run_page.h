@@ -19,7 +19,7 @@ struct kvm_run;
 struct run_page {
 	int fd; /* the vCPU, ours of it; ioctls through it fail: it is another process's */
 	struct kvm_run *run;
-	bool borrowed; /* the VMM itself has its registers stored here */
+	bool borrowed; /* somebody else has registers stored here: the VMM, or another of us */
 	bool armed;
 };
 
@@ -37,8 +37,10 @@ void run_page_deinit(struct run_page *page);
 void run_page_arm(struct run_page *page);
 
 /* The registers stored last; false: none since run_page_arm(), or the VMM has taken the page back.
- * The vCPU must be outside KVM_RUN, its thread stopped: only KVM_RUN writes here. */
-bool run_page_registers(const struct run_page *page, struct guest_cpu *cpu);
+ * When another guestprof that had asked for them has ended, they are asked for again, and there are
+ * none this time. The vCPU must be outside KVM_RUN, its thread stopped: only KVM_RUN writes here.
+ */
+bool run_page_registers(struct run_page *page, struct guest_cpu *cpu);
 
 /* The vCPU is in system management mode, in its firmware's hands. */
 bool run_page_in_smm(const struct run_page *page);

@@ -13,12 +13,38 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-int vcpu_thread_open(const char *proc, pid_t pid, pid_t thread)
+static int open_of_thread(const char *proc, pid_t pid, pid_t thread, const char *name)
 {
 	char path[300];
 
-	snprintf(path, sizeof(path), "%s/%d/task/%d/syscall", proc, (int)pid, (int)thread);
+	snprintf(path, sizeof(path), "%s/%d/task/%d/%s", proc, (int)pid, (int)thread, name);
 	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+int vcpu_thread_open(const char *proc, pid_t pid, pid_t thread)
+{
+	return open_of_thread(proc, pid, thread, "syscall");
+}
+
+int vcpu_thread_open_stat(const char *proc, pid_t pid, pid_t thread)
+{
+	return open_of_thread(proc, pid, thread, "stat");
+}
+
+enum vcpu_hold vcpu_thread_hold(int stat_fd)
+{
+	char text[128]; /* the state is its third field, behind a name of at most 64 bytes */
+	ssize_t length = pread(stat_fd, text, sizeof(text) - 1, 0);
+	const char *name_end;
+
+	if (length <= 0)
+		return VCPU_FREE;
+	text[length] = 0;
+	/* A name may have anything in it, but not what comes behind it. */
+	name_end = strrchr(text, ')');
+	if (!name_end || name_end[1] != ' ')
+		return VCPU_FREE;
+	return name_end[2] == 't' ? VCPU_TRACED : name_end[2] == 'T' ? VCPU_STOPPED : VCPU_FREE;
 }
 
 /* fs/proc/base.c, proc_pid_syscall(): "running", or "-1 sp pc", or the call's number, its six

@@ -22,6 +22,19 @@ enum vcpu_activity {
 /* Opens what vcpu_thread_activity() reads; -1: no such thread, or no rights. */
 int vcpu_thread_open(const char *proc, pid_t pid, pid_t thread);
 
+/* Opens what vcpu_thread_hold() reads; -1: not to be had. */
+int vcpu_thread_open_stat(const char *proc, pid_t pid, pid_t thread);
+
+enum vcpu_hold {
+	VCPU_FREE,
+	VCPU_TRACED,  /* stopped for a tracer: for another guestprof, that is for microseconds */
+	VCPU_STOPPED, /* by a signal, with its whole process */
+};
+
+/* Who keeps a thread from going on: one that is kept in KVM_RUN counts as asleep there otherwise.
+ * One system call, dearer than vcpu_thread_activity(). */
+enum vcpu_hold vcpu_thread_hold(int stat_fd);
+
 /* What the thread does now; `vcpu_fd` is its VMM's number of the vCPU's descriptor, -1: any, told
  * in `found` (may be NULL) for VCPU_SLEEPS. One system call. */
 enum vcpu_activity vcpu_thread_activity(int activity_fd, int vcpu_fd, int *found);

@@ -1,6 +1,7 @@
 #include "attach/vm_process.h"
 
 #include "attach/proc_file.h"
+#include "attach/process_rights.h"
 #include "base/cleanup.h"
 #include "base/container.h"
 
@@ -39,15 +40,21 @@ static enum vmm_kind kind_of(const char *program)
 	return VMM_UNKNOWN;
 }
 
-static gp_status_t denied(pid_t pid, int why, struct error *error)
+static gp_status_t denied(const char *proc, pid_t pid, int why, struct error *error)
 {
-	if (why == ENOENT || why == ESRCH)
+	char path[300], advice[256];
+
+	/* A process that has just ended is refused like another user's. */
+	snprintf(path, sizeof(path), "%s/%d", proc, (int)pid);
+	if (why == ENOENT || why == ESRCH || access(path, F_OK))
 		return error_set(error, GP_ERR_NOT_FOUND, "there is no process %d", (int)pid);
-	return error_set_errno(
-		error, why,
-		"the descriptors of process %d may not be looked at: be its user, or "
-		"root, or have CAP_SYS_PTRACE",
-		(int)pid);
+	if (status_from_errno(why) != GP_ERR_ACCESS_DENIED)
+		return error_set_errno(error, why, "cannot look at the descriptors of process %d",
+				       (int)pid);
+	if (error)
+		process_rights(proc, pid, advice, sizeof(advice));
+	return error_set(error, GP_ERR_ACCESS_DENIED, "process %d may not be looked at: %s",
+			 (int)pid, error ? advice : "");
 }
 
 static int by_id(const void *left, const void *right)
@@ -81,7 +88,7 @@ static gp_status_t read_descriptors(struct vm_process *process, const char *proc
 	snprintf(path, sizeof(path), "%s/%d/fd", proc, (int)process->pid);
 	directory = opendir(path);
 	if (!directory)
-		return denied(process->pid, errno, error);
+		return denied(proc, process->pid, errno, error);
 	process->vcpus = calloc(VM_VCPUS_MAX, sizeof(*process->vcpus));
 	if (!process->vcpus)
 		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for a list of vCPUs");
@@ -96,8 +103,12 @@ static gp_status_t read_descriptors(struct vm_process *process, const char *proc
 			continue;
 		snprintf(path, sizeof(path), "%s/%d/fd/%d", proc, (int)process->pid, (int)fd);
 		length = readlink(path, link, sizeof(link) - 1);
+		/* Who owns a process may list its descriptors, and no more without the right to
+		 * trace it. Others that cannot be read were closed meanwhile. */
+		if (length < 0 && (errno == EACCES || errno == EPERM))
+			status = denied(proc, process->pid, errno, error);
 		if (length < 0)
-			continue; /* closed meanwhile */
+			continue;
 		link[length] = 0;
 		if (!strcmp(link, "anon_inode:kvm-vm"))
 			process->vms++;
@@ -167,25 +178,20 @@ static void see_argument(struct vm_process *process, const char *option, const c
 		process->is_protected = true;
 }
 
-static void read_command_line(struct vm_process *process, const char *proc)
+/* The file name in a path; a copy, so that it fits. */
+static void set_program(struct vm_process *process, const char *path)
 {
-	AUTO_FREE char *text = malloc(COMMAND_LINE_MAX);
-	const char *previous = "";
-	size_t length;
+	const char *name = strrchr(path, '/');
 
-	if (!text)
-		return;
-	length = proc_read(proc, process->pid, "cmdline", text, COMMAND_LINE_MAX);
-	for (size_t at = 0; at < length; at += strlen(text + at) + 1) {
-		see_argument(process, previous, text + at);
-		previous = text + at;
-	}
+	snprintf(process->vmm, sizeof(process->vmm), "%.63s", name ? name + 1 : path);
+	process->kind = kind_of(process->vmm);
 }
 
+/* Of another user's process it cannot be told. */
 static void read_program(struct vm_process *process, const char *proc)
 {
 	static const char deleted[] = " (deleted)";
-	char path[300], link[512], *name;
+	char path[300], link[512];
 	ssize_t length;
 
 	snprintf(path, sizeof(path), "%s/%d/exe", proc, (int)process->pid);
@@ -196,9 +202,26 @@ static void read_program(struct vm_process *process, const char *proc)
 	if ((size_t)length >= sizeof(deleted) &&
 	    !strcmp(link + (size_t)length - sizeof(deleted) + 1, deleted))
 		link[(size_t)length - sizeof(deleted) + 1] = 0;
-	name = strrchr(link, '/');
-	snprintf(process->vmm, sizeof(process->vmm), "%.63s", name ? name + 1 : link);
-	process->kind = kind_of(process->vmm);
+	set_program(process, link);
+}
+
+/* False: there is none, as of a kernel thread or of a process that has ended. */
+static bool read_command_line(struct vm_process *process, const char *proc)
+{
+	AUTO_FREE char *text = malloc(COMMAND_LINE_MAX);
+	const char *previous = "";
+	size_t length;
+
+	if (!text)
+		return false;
+	length = proc_read(proc, process->pid, "cmdline", text, COMMAND_LINE_MAX);
+	if (length && !*process->vmm)
+		set_program(process, text);
+	for (size_t at = 0; at < length; at += strlen(text + at) + 1) {
+		see_argument(process, previous, text + at);
+		previous = text + at;
+	}
+	return length != 0;
 }
 
 struct tracer_search {
@@ -248,6 +271,16 @@ gp_status_t vm_process_init(struct vm_process *process, const char *proc, pid_t 
 	return GP_OK;
 }
 
+bool vm_process_identify(struct vm_process *process, const char *proc, pid_t pid)
+{
+	*process = (struct vm_process){.pid = pid};
+	read_program(process, proc);
+	if (!read_command_line(process, proc))
+		return false;
+	read_status(process, proc);
+	return true;
+}
+
 void vm_process_deinit(struct vm_process *process)
 {
 	free(process->vcpus);
@@ -281,125 +314,4 @@ gp_status_t vm_processes(const char *proc, void (*see)(void *context, struct vm_
 	}
 	closedir(directory);
 	return GP_OK;
-}
-
-/* By name. */
-
-struct search {
-	const char *domain;
-	pid_t pid;
-	unsigned found;
-};
-
-static void look_at_name(void *context, struct vm_process *process)
-{
-	struct search *search = context;
-
-	/* Many have no name; nobody asks for one of those. */
-	if (!*search->domain ||
-	    (strcmp(process->name, search->domain) && strcasecmp(process->uuid, search->domain)))
-		return;
-	search->pid = process->pid;
-	search->found++;
-}
-
-/* libvirt's API tells no PID; the file that its QEMU driver keeps does. */
-static bool read_pid_file(const char *run, const char *domain, pid_t *pid)
-{
-	char path[512], text[32] = "";
-	AUTO_FCLOSE FILE *file = NULL;
-	uint64_t number;
-
-	if (strchr(domain, '/') || !*domain)
-		return false;
-	snprintf(path, sizeof(path), "%s/libvirt/qemu/%s.pid", run, domain);
-	file = fopen(path, "re");
-	if (!file || !fgets(text, sizeof(text), file))
-		return false;
-	text[strcspn(text, "\n")] = 0;
-	if (!proc_number(text, INT32_MAX, &number))
-		return false;
-	*pid = (pid_t)number;
-	return true;
-}
-
-gp_status_t vm_process_find(const char *proc, const char *run, const char *domain, pid_t *pid,
-			    struct error *error)
-{
-	struct search search = {.domain = domain};
-	gp_status_t status;
-	unsigned hidden;
-
-	/* A file of a VMM that is gone leads nowhere; then the command lines are asked. */
-	if (read_pid_file(run, domain, &search.pid)) {
-		struct vm_process process;
-
-		if (!vm_process_init(&process, proc, search.pid, NULL)) {
-			vm_process_deinit(&process);
-			*pid = search.pid;
-			return GP_OK;
-		}
-	}
-	status = vm_processes(proc, look_at_name, &search, &hidden, error);
-	if (status)
-		return status;
-	if (search.found > 1)
-		return error_set(error, GP_ERR_ALREADY_EXISTS,
-				 "%u virtual machines are called '%s'; give the PID of one "
-				 "('guestprof ps' lists them)",
-				 search.found, domain);
-	if (!search.found)
-		return error_set(error, GP_ERR_NOT_FOUND,
-				 "no virtual machine is called '%s'%s; 'guestprof ps' lists them",
-				 domain,
-				 hidden ? " among the processes that this user may look at" : "");
-	*pid = search.pid;
-	return GP_OK;
-}
-
-/* Rights: ptrace(2), "Ptrace access mode checking"; Documentation/admin-guide/LSM/Yama.rst. */
-
-#define CAPABILITY_PTRACE (UINT64_C(1) << 19) /* linux/capability.h: CAP_SYS_PTRACE */
-
-static uint64_t yama_scope(const char *proc)
-{
-	char path[300], text[32] = "";
-	AUTO_FCLOSE FILE *file = NULL;
-	uint64_t scope = 0;
-
-	snprintf(path, sizeof(path), "%s/sys/kernel/yama/ptrace_scope", proc);
-	file = fopen(path, "re");
-	if (!file || !fgets(text, sizeof(text), file))
-		return 0; /* a kernel without Yama */
-	text[strcspn(text, "\n")] = 0;
-	proc_number(text, 3, &scope);
-	return scope;
-}
-
-void vm_process_rights(const struct vm_process *process, const char *proc, char *text, size_t size)
-{
-	uint64_t scope = yama_scope(proc), capabilities = 0;
-	char status[4096];
-	bool may;
-
-	proc_read(proc, getpid(), "status", status, sizeof(status));
-	proc_field(status, "CapEff", 16, &capabilities);
-	may = capabilities & CAPABILITY_PTRACE;
-	if (scope >= 3)
-		snprintf(text, size,
-			 "kernel.yama.ptrace_scope is 3: nobody may attach to a process until the "
-			 "host is booted with another value");
-	else if (!may && process->owner != geteuid())
-		snprintf(text, size,
-			 "it is another user's (uid %u): be that user or root, or have "
-			 "CAP_SYS_PTRACE",
-			 (unsigned)process->owner);
-	else if (!may && scope > 0)
-		snprintf(text, size,
-			 "kernel.yama.ptrace_scope is %u: only root or CAP_SYS_PTRACE may attach; "
-			 "'sysctl kernel.yama.ptrace_scope=0' lets every user attach to own "
-			 "processes",
-			 (unsigned)scope);
-	else if (size)
-		*text = 0;
 }

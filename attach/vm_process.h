@@ -55,17 +55,13 @@ gp_status_t vm_process_init(struct vm_process *process, const char *proc, pid_t 
 			    struct error *error);
 void vm_process_deinit(struct vm_process *process);
 
+/* Only what everybody may read: kind, program, name, UUID, owner, tracer; vms and vcpu_count are 0.
+ * For a process whose descriptors may not be looked at, or a VMM that does without KVM. False:
+ * there is no such process, or it has no command line. No deinit() is needed. */
+bool vm_process_identify(struct vm_process *process, const char *proc, pid_t pid);
+
 /* Calls `see` for each process that runs one; those that may not be looked at are counted. */
 gp_status_t vm_processes(const char *proc, void (*see)(void *context, struct vm_process *process),
 			 void *context, unsigned *hidden, struct error *error);
-
-/* The process of a domain: by the PID file that libvirt keeps (below `run`, "/run"), else by the
- * name or UUID of a VMM's command line. GP_ERR_NOT_FOUND, GP_ERR_ALREADY_EXISTS (several). */
-gp_status_t vm_process_find(const char *proc, const char *run, const char *domain, pid_t *pid,
-			    struct error *error);
-
-/* What the host demands of who wants to look into `process` and this one lacks, as advice in one
- * line; empty when it should do. */
-void vm_process_rights(const struct vm_process *process, const char *proc, char *text, size_t size);
 
 #endif

@@ -26,12 +26,14 @@ static inline bool guest_memory_read(const struct guest_memory *memory, gpa_t ad
 	return memory->read(memory, address, buffer, size);
 }
 
-/* For implementations whose memory is mapped: memcpy(), but a word, which most reads ask for
- * (entries of page tables, stacks), is one load instead of a call. */
+/* For implementations whose memory is mapped: memcpy(), but one word or two, which most reads
+ * ask for (entries of page tables, stacks), are a load instead of a call. */
 static inline void guest_memory_copy(void *buffer, const void *from, size_t size)
 {
 	if (size == sizeof(uint64_t))
 		memcpy(buffer, from, sizeof(uint64_t));
+	else if (size == 2 * sizeof(uint64_t))
+		memcpy(buffer, from, 2 * sizeof(uint64_t));
 	else
 		memcpy(buffer, from, size);
 }

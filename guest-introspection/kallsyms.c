@@ -15,6 +15,9 @@
  *   num_syms | names | markers | token_table | token_index | offsets | relative_base
  *   | seqs_of_names
  *
+ * From 7.0 on there is no relative_base, so that nothing needs more than 4 bytes: they are aligned
+ * to those.
+ *
  * A name is a length, then that many bytes, each a token; a marker is the offset of each 256th
  * name; token_index holds the offset of each token in token_table. */
 #define TOKENS 256
@@ -25,7 +28,8 @@
 #define SMALLEST_NAME 2     /* a length and a token */
 #define LONGEST_NAME 0x3fff /* of a two-byte length */
 #define EXPANDED_LIMIT 512  /* KSYM_NAME_LEN, with its kind */
-#define TABLE_ALIGN 8
+#define WIDE_ALIGN 8        /* of the tables; num_syms has as much room */
+#define TABLE_ALIGN 4
 #define SEARCH_WORK (16u << 20)
 
 #define PAGE UINT64_C(4096)
@@ -37,6 +41,7 @@ struct tables {
 	size_t token_table;
 	size_t token_index;
 	uint16_t tokens[TOKENS]; /* offsets from token_table */
+	size_t align;            /* WIDE_ALIGN or TABLE_ALIGN */
 	size_t names;
 	size_t markers;
 	uint32_t count;
@@ -59,9 +64,9 @@ static uint64_t get_u64(const uint8_t *bytes, size_t offset)
 	return value;
 }
 
-static size_t align_up(size_t value)
+static size_t align_up(size_t value, size_t align)
 {
-	return (value + TABLE_ALIGN - 1) & ~(size_t)(TABLE_ALIGN - 1);
+	return (value + align - 1) & ~(align - 1);
 }
 
 size_t kallsyms_find_digits(const uint8_t *bytes, size_t size, size_t from)
@@ -74,6 +79,12 @@ size_t kallsyms_find_digits(const uint8_t *bytes, size_t size, size_t from)
 		return size;
 	found = memmem(bytes + from, size - from, digits, sizeof(digits));
 	return found ? (size_t)(found - bytes) : size;
+}
+
+static bool is_token_index(const struct tables *tables, size_t at)
+{
+	return at <= tables->size && tables->size - at >= INDEX_SIZE &&
+	       memcmp(tables->bytes + at, tables->tokens, INDEX_SIZE) == 0;
 }
 
 /* Is the token table at offset `table`, proven by the index behind it? */
@@ -93,10 +104,10 @@ static bool try_tokens(struct tables *tables, size_t table)
 		at = (size_t)(end - tables->bytes) + 1;
 	}
 	tables->token_table = table;
-	tables->token_index = table + align_up(at - table);
-	if (tables->token_index > tables->size || tables->size - tables->token_index < INDEX_SIZE)
-		return false;
-	return memcmp(tables->bytes + tables->token_index, tables->tokens, INDEX_SIZE) == 0;
+	tables->token_index = align_up(at, TABLE_ALIGN);
+	if (!is_token_index(tables, tables->token_index))
+		tables->token_index = align_up(at, WIDE_ALIGN);
+	return is_token_index(tables, tables->token_index);
 }
 
 /* From the tokens "0" to "9" to the whole token table. */
@@ -152,7 +163,8 @@ static size_t step_name(const uint8_t *bytes, size_t at, size_t end, size_t *bod
 }
 
 /* Are `count` names at `names` exactly what the markers at `markers` say? */
-static bool names_match(struct tables *tables, size_t names, size_t markers, uint32_t count)
+static bool names_match(struct tables *tables, size_t names, size_t markers, uint32_t count,
+			size_t align)
 {
 	size_t at = names;
 	size_t body;
@@ -167,7 +179,35 @@ static bool names_match(struct tables *tables, size_t names, size_t markers, uin
 			return false;
 		tables->work--;
 	}
-	return align_up(at - names) == markers - names;
+	return align_up(at, align) == markers;
+}
+
+/* What num_syms would be if the names began at `names`; 0: none can be there. */
+static uint32_t count_before(const struct tables *tables, size_t names, size_t align)
+{
+	if (names % align != 0 || names < align ||
+	    (align == WIDE_ALIGN && get_u32(tables->bytes, names - 4) != 0))
+		return 0;
+	return get_u32(tables->bytes, names - align);
+}
+
+/* Do the names of `used` markers begin at `names`? */
+static bool try_names(struct tables *tables, size_t names, size_t markers, uint32_t used)
+{
+	for (size_t align = WIDE_ALIGN; align >= TABLE_ALIGN; align /= 2) {
+		uint32_t count = count_before(tables, names, align);
+
+		if (count == 0 || count > SYMBOL_TABLE_LIMIT ||
+		    (count - 1) / NAMES_PER_MARKER + 1 != used ||
+		    !names_match(tables, names, markers, count, align))
+			continue;
+		tables->align = align;
+		tables->names = names;
+		tables->markers = markers;
+		tables->count = count;
+		return true;
+	}
+	return false;
 }
 
 /* Tries the names that end at `markers`, of which the first `rising` could be markers. */
@@ -190,18 +230,9 @@ static bool find_names(struct tables *tables, size_t markers, uint32_t rising)
 		for (size_t names = nearest & ~(size_t)(TABLE_ALIGN - 1);
 		     names >= TABLE_ALIGN && names >= furthest && tables->work > 0;
 		     names -= TABLE_ALIGN) {
-			uint32_t count = get_u32(tables->bytes, names - 8);
-
 			tables->work--;
-			if (count == 0 || get_u32(tables->bytes, names - 4) != 0 ||
-			    count > SYMBOL_TABLE_LIMIT ||
-			    (count - 1) / NAMES_PER_MARKER + 1 != used ||
-			    !names_match(tables, names, markers, count))
-				continue;
-			tables->names = names;
-			tables->markers = markers;
-			tables->count = count;
-			return true;
+			if (try_names(tables, names, markers, used))
+				return true;
 		}
 	}
 	return false;
@@ -253,12 +284,13 @@ static size_t expand(const struct tables *tables, size_t body, size_t length,
 	return used;
 }
 
-/* How addresses are stored. All three have been in use; the one that puts `_text` where the kernel
- * is and rises from symbol to symbol is the one. */
+/* How addresses are stored. All of them have been in use; the one that puts `_text` where the
+ * kernel is and rises from symbol to symbol is the one. */
 enum encoding {
 	ABSOLUTE_PERCPU, /* v >= 0: v itself; else base - 1 - v */
 	BASE_RELATIVE,   /* base + v, v unsigned */
 	TEXT_RELATIVE,   /* `_text` + v, v signed; no base is stored */
+	PLACE_RELATIVE,  /* where v itself lies + v, v signed; no base either */
 	ENCODINGS,
 };
 
@@ -277,6 +309,8 @@ static uint64_t decode(const struct tables *tables, const struct offsets *offset
 		return as_signed >= 0 ? value : offsets->base - 1 - (uint64_t)as_signed;
 	if (offsets->encoding == BASE_RELATIVE)
 		return offsets->base + value;
+	if (offsets->encoding == PLACE_RELATIVE)
+		return tables->start + offsets->at + (uint64_t)index * 4 + (uint64_t)as_signed;
 	return offsets->base + (uint64_t)as_signed;
 }
 
@@ -301,13 +335,13 @@ static bool find_offsets(const struct tables *tables, uint32_t text_index, uint6
 			 struct offsets *out)
 {
 	const size_t bytes = (size_t)tables->count * 4;
-	const size_t room = align_up(bytes);
+	const size_t room = align_up(bytes, tables->align);
 	const size_t after = tables->token_index + INDEX_SIZE;
-	/* num_syms is 8 bytes before the names, the base 8 before that. */
-	const size_t before = tables->names - 8;
+	/* num_syms is right before the names, the base 8 bytes before that. */
+	const size_t before = tables->names - tables->align;
 
 	for (unsigned encoding = 0; encoding < ENCODINGS; encoding++) {
-		size_t base_size = encoding == TEXT_RELATIVE ? 0 : 8;
+		size_t base_size = encoding < TEXT_RELATIVE ? 8 : 0;
 		struct offsets offsets = {.encoding = encoding, .base = text_base};
 
 		if (before >= room + base_size) {
@@ -376,7 +410,7 @@ static gp_status_t fill_table(const uint8_t *bytes, size_t size, uint64_t start,
 	size_t at;
 	gp_status_t status;
 
-	if (start % TABLE_ALIGN != 0 || digits > size || !find_tokens(&tables, digits))
+	if (start % WIDE_ALIGN != 0 || digits > size || !find_tokens(&tables, digits))
 		return error_set(error, GP_ERR_NOT_FOUND, "no kallsyms token table");
 	if (!find_markers(&tables) || !survey_names(&tables, &room, &text_index))
 		return error_set(error, GP_ERR_NOT_FOUND,

@@ -15,8 +15,9 @@ gp_status_t linux_module_notes_init(const struct btf *btf, struct linux_module_n
 	/* include/linux/module.h, kernel/module/sysfs.c, include/linux/sysfs.h */
 	static const struct linux_member members[] = {
 		{"module", "notes_attrs", 8, false, FIELD(notes)},
-		{"module_notes_attrs", "notes", 4, false, FIELD(count)},
+		{"module_notes_attrs", "notes", 4, true, FIELD(count)},
 		{"module_notes_attrs", "attrs", 0, false, FIELD(attributes)},
+		{"module_notes_attrs", "grp.bin_attrs", 8, true, FIELD(list)},
 		{"bin_attribute", "size", 8, false, FIELD(size)},
 		{"bin_attribute", "private", 8, false, FIELD(contents)},
 	};
@@ -27,6 +28,9 @@ gp_status_t linux_module_notes_init(const struct btf *btf, struct linux_module_n
 
 	if (status)
 		return status;
+	if (notes.count == LINUX_MEMBER_MISSING && notes.list == LINUX_MEMBER_MISSING)
+		return error_set(error, GP_ERR_NOT_SUPPORTED,
+				 "this kernel does not say how many notes a module has");
 	if (!btf_find_size(btf, "bin_attribute", &notes.attribute_bytes) || !notes.attribute_bytes)
 		return error_set(error, GP_ERR_NOT_SUPPORTED,
 				 "this kernel has no struct bin_attribute");
@@ -61,32 +65,60 @@ static unsigned find_build_id(const void *bytes, size_t size,
 	return 0;
 }
 
+/* A use of the above. */
+struct reader {
+	const struct linux_module_notes *notes;
+	const struct address_space *kernel;
+	const struct guest_memory *memory;
+};
+
+static bool read_value(const struct reader *reader, uint64_t address, void *value, size_t size)
+{
+	return guest_read_virtual(reader->kernel, NULL, reader->memory, gva(address), value,
+				  size) == TRANSLATE_OK;
+}
+
+/* Where the struct bin_attribute number `index` is; 0: there is none any more. */
+static uint64_t find_attribute(const struct reader *reader, uint64_t attributes, uint32_t index)
+{
+	const struct linux_module_notes *notes = reader->notes;
+	uint64_t list, attribute;
+	uint32_t count;
+
+	if (notes->count != LINUX_MEMBER_MISSING)
+		return read_value(reader, attributes + notes->count, &count, sizeof(count)) &&
+				       index < count
+			       ? attributes + notes->attributes +
+					 (uint64_t)index * notes->attribute_bytes
+			       : 0;
+	if (!read_value(reader, attributes + notes->list, &list, sizeof(list)) || !list ||
+	    !read_value(reader, list + (uint64_t)index * sizeof(attribute), &attribute,
+			sizeof(attribute)))
+		return 0;
+	return attribute;
+}
+
 unsigned linux_module_build_id(const struct linux_module_notes *notes,
 			       const struct address_space *kernel,
 			       const struct guest_memory *memory, const struct linux_module *module,
 			       uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT])
 {
-	uint64_t attributes, size, contents;
+	const struct reader reader = {.notes = notes, .kernel = kernel, .memory = memory};
+	uint64_t attributes, attribute, size, contents;
 	uint8_t bytes[NOTES_MAX];
-	uint32_t count;
 	unsigned found = 0;
 
-#define READ(address, value)                                                                \
-	(guest_read_virtual(kernel, NULL, memory, gva(address), &(value), sizeof(value)) == \
-	 TRANSLATE_OK)
-	if (!READ(module->address + notes->notes, attributes) || !attributes ||
-	    !READ(attributes + notes->count, count))
+	if (!read_value(&reader, module->address + notes->notes, &attributes, sizeof(attributes)) ||
+	    !attributes)
 		return 0;
-	for (uint32_t i = 0; i < count && i < ATTRIBUTES_MAX && !found; i++) {
-		uint64_t at = attributes + notes->attributes + (uint64_t)i * notes->attribute_bytes;
-
-		if (!READ(at + notes->size, size) || !READ(at + notes->contents, contents))
+	for (uint32_t i = 0; i < ATTRIBUTES_MAX && !found; i++) {
+		attribute = find_attribute(&reader, attributes, i);
+		if (!attribute ||
+		    !read_value(&reader, attribute + notes->size, &size, sizeof(size)) ||
+		    !read_value(&reader, attribute + notes->contents, &contents, sizeof(contents)))
 			return 0;
-		if (size > sizeof(bytes) || guest_read_virtual(kernel, NULL, memory, gva(contents),
-							       bytes, (size_t)size) != TRANSLATE_OK)
-			continue;
-		found = find_build_id(bytes, (size_t)size, build_id);
+		if (size <= sizeof(bytes) && read_value(&reader, contents, bytes, (size_t)size))
+			found = find_build_id(bytes, (size_t)size, build_id);
 	}
-#undef READ
 	return found;
 }

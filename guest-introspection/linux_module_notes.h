@@ -11,10 +11,13 @@
 
 /* Offsets of members, in bytes. A plain value. */
 struct linux_module_notes {
-	uint32_t notes;           /* in struct module: pointer to struct module_notes_attrs */
-	uint32_t count;           /* in that, as what follows */
-	uint32_t attributes;      /* array of struct bin_attribute */
-	uint32_t attribute_bytes; /* of which each has so many */
+	uint32_t notes; /* in struct module: pointer to struct module_notes_attrs */
+	/* In that: an array of struct bin_attribute and how many there are; without a count, as in
+	 * 6.18, a pointer to pointers to them, of which a null one is the last. */
+	uint32_t count;
+	uint32_t attributes;
+	uint32_t list;
+	uint32_t attribute_bytes; /* of a struct bin_attribute */
 	uint32_t size;            /* in that, as what follows */
 	uint32_t contents;
 };

@@ -248,6 +248,7 @@ static enum unwind_lookup translate_entry(const struct linux_stack *self,
 		[ORC_REGISTER_BP] = GUEST_RBP,          [ORC_REGISTER_SP] = GUEST_RSP,
 		[ORC_REGISTER_R10] = GUEST_R10,         [ORC_REGISTER_R13] = GUEST_R13,
 		[ORC_REGISTER_BP_INDIRECT] = GUEST_RBP, [ORC_REGISTER_SP_INDIRECT] = GUEST_RSP,
+		[ORC_REGISTER_AX] = GUEST_RAX,
 	};
 	unsigned sp = entry->registers & 15;
 	unsigned bp = entry->registers >> 4;
@@ -274,6 +275,11 @@ static enum unwind_lookup translate_entry(const struct linux_stack *self,
 		rule->return_address = -8;
 		rule->saved = 0;
 		rule->kept = UNWIND_BIT(GUEST_RBP);
+		/* Before 5.12 the code that calls on an interrupt's stack keeps the task's in RBP
+		 * (arch/x86/entry/entry_64.S, asm_call_on_stack); later it is stored on the new
+		 * one.
+		 */
+		rule->other_stack = sp == ORC_REGISTER_BP;
 	}
 	rule->exact = entry->exact;
 	rule->dereference = sp == ORC_REGISTER_SP_INDIRECT || sp == ORC_REGISTER_BP_INDIRECT;

@@ -16,7 +16,22 @@
 
 /* SHA-1 of the declaration of struct orc_entry, its types and registers (scripts/orc_hash.sh,
  * Linux 6.4 on), as far as it identifies one. */
-static const uint8_t format_3_hash[] = {0xfe, 0x5d, 0x32, 0xbf};
+#define HASH_SIZE 4
+static const struct {
+	uint8_t hash[HASH_SIZE];
+	enum orc_format format;
+} known_hashes[] = {
+	{{0xfe, 0x5d, 0x32, 0xbf}, ORC_FORMAT_3},
+	{{0x13, 0x7c, 0x36, 0xad}, ORC_FORMAT_4},
+};
+
+/* The registers of format 4 by their numbers there (arch/x86/include/asm/orc_types.h). */
+static const uint8_t renumbered[ORC_REGISTER_COUNT] = {
+	ORC_REGISTER_UNDEFINED,   ORC_REGISTER_AX,          ORC_REGISTER_DX,
+	ORC_REGISTER_SP,          ORC_REGISTER_BP,          ORC_REGISTER_DI,
+	ORC_REGISTER_R10,         ORC_REGISTER_R13,         ORC_REGISTER_PREVIOUS_SP,
+	ORC_REGISTER_SP_INDIRECT, ORC_REGISTER_BP_INDIRECT,
+};
 
 static void table_deinit(struct orc_table *table)
 {
@@ -36,37 +51,61 @@ void orc_deinit(struct orc *orc)
 	orc_init(orc);
 }
 
-/* What the last two bytes of an entry say in `format`; false: not valid in it. */
-static bool decode(enum orc_format format, uint16_t packed, enum orc_type *type, bool *exact)
-{
-	unsigned sp = packed & 15;
-	unsigned bits = packed >> 8;
+/* What the last two bytes of an entry say. */
+struct decoded {
+	enum orc_type type;
+	bool exact;
+	uint8_t sp; /* enum orc_register */
+	uint8_t bp;
+};
 
-	if (sp >= ORC_REGISTER_COUNT || (packed >> 4 & 15) >= ORC_REGISTER_COUNT)
+/* The types of formats 3 and 4. */
+static bool decode_typed(unsigned bits, struct decoded *out)
+{
+	out->exact = bits & 8;
+	out->type = bits & 7;
+	if (bits >> 4 || out->type > ORC_REGS_PARTIAL)
 		return false;
-	if (format == ORC_FORMAT_3) {
-		*exact = bits & 8;
-		*type = bits & 7;
-		if (bits >> 4 || *type > ORC_REGS_PARTIAL)
-			return false;
-		/* Without a place on the stack there is nothing to be said of it. */
-		return *type <= ORC_END ? sp == ORC_REGISTER_UNDEFINED
-					: sp != ORC_REGISTER_UNDEFINED;
-	}
+	/* Without a place on the stack there is nothing to be said of it. */
+	return out->type <= ORC_END ? out->sp == ORC_REGISTER_UNDEFINED
+				    : out->sp != ORC_REGISTER_UNDEFINED;
+}
+
+/* The types of formats 1 and 2. */
+static bool decode_untyped(enum orc_format format, unsigned bits, struct decoded *out)
+{
 	/* Before there was such a bit, it went without saying of saved registers. */
-	*exact = bits & (format == ORC_FORMAT_2 ? 4 : 3);
+	out->exact = bits & (format == ORC_FORMAT_2 ? 4 : 3);
 	if (bits >> (format == ORC_FORMAT_2 ? 4 : 3) || (bits & 3) == 3)
 		return false;
 	if (bits & (format == ORC_FORMAT_2 ? 8 : 4)) {
-		*type = ORC_END;
-		return sp == ORC_REGISTER_UNDEFINED;
+		out->type = ORC_END;
+		return out->sp == ORC_REGISTER_UNDEFINED;
 	}
-	if (sp == ORC_REGISTER_UNDEFINED) {
-		*type = ORC_UNDEFINED;
-		return !*exact;
+	if (out->sp == ORC_REGISTER_UNDEFINED) {
+		out->type = ORC_UNDEFINED;
+		return !out->exact;
 	}
-	*type = ORC_CALL + (bits & 3);
+	out->type = ORC_CALL + (bits & 3);
 	return true;
+}
+
+/* False: not valid in `format`. */
+static bool decode(enum orc_format format, uint16_t packed, struct decoded *out)
+{
+	/* Formats 1 to 3 do not have the last register. */
+	unsigned limit = format == ORC_FORMAT_4 ? ORC_REGISTER_COUNT : ORC_REGISTER_AX;
+
+	out->sp = packed & 15;
+	out->bp = packed >> 4 & 15;
+	if (out->sp >= limit || out->bp >= limit)
+		return false;
+	if (format == ORC_FORMAT_4) {
+		out->sp = renumbered[out->sp];
+		out->bp = renumbered[out->bp];
+	}
+	return format >= ORC_FORMAT_3 ? decode_typed(packed >> 8, out)
+				      : decode_untyped(format, packed >> 8, out);
 }
 
 static uint16_t packed_at(const uint8_t *entry)
@@ -76,7 +115,8 @@ static uint16_t packed_at(const uint8_t *entry)
 
 enum orc_format orc_detect_format(const uint8_t *entries, size_t count)
 {
-	static const enum orc_format formats[] = {ORC_FORMAT_3, ORC_FORMAT_2, ORC_FORMAT_1};
+	static const enum orc_format formats[] = {ORC_FORMAT_4, ORC_FORMAT_3, ORC_FORMAT_2,
+						  ORC_FORMAT_1};
 	enum orc_format best = ORC_FORMAT_UNKNOWN;
 	size_t least = count / 256 + 1;
 
@@ -87,17 +127,16 @@ enum orc_format orc_detect_format(const uint8_t *entries, size_t count)
 
 		for (size_t k = 0; k < count; k++) {
 			const uint8_t *entry = entries + k * ENTRY_SIZE;
-			enum orc_type type;
-			bool exact;
+			struct decoded decoded;
 
-			if (!decode(formats[i], packed_at(entry), &type, &exact)) {
+			if (!decode(formats[i], packed_at(entry), &decoded)) {
 				invalid++;
 				continue;
 			}
-			if (type != ORC_CALL)
+			if (decoded.type != ORC_CALL)
 				continue;
 			calls++;
-			from_sp += (entry[4] & 15) == ORC_REGISTER_SP && (entry[0] & 7) == 0 &&
+			from_sp += decoded.sp == ORC_REGISTER_SP && (entry[0] & 7) == 0 &&
 				   !(entry[1] & 0x80);
 		}
 		/* Registers that were numbered anew show here. */
@@ -178,22 +217,18 @@ static gp_status_t translate_table(struct orc_table *table, enum orc_format form
 			at + (uint64_t)i * 4 + (uint64_t)(int64_t)(int32_t)table->addresses[i];
 		uint8_t raw[ENTRY_SIZE];
 		struct orc_entry entry;
-		enum orc_type type;
-		bool exact;
+		struct decoded decoded;
 
 		if (address < text->start || address > text->end)
 			continue;
 		memcpy(raw, &table->entries[i], sizeof(raw));
-		if (!decode(format, packed_at(raw), &type, &exact)) {
-			type = ORC_UNDEFINED;
-			raw[4] = 0;
-			exact = false;
-		}
+		if (!decode(format, packed_at(raw), &decoded))
+			decoded = (struct decoded){.type = ORC_UNDEFINED};
 		memcpy(&entry.sp_offset, raw, 2);
 		memcpy(&entry.bp_offset, raw + 2, 2);
-		entry.registers = raw[4];
-		entry.type = type & 15;
-		entry.exact = exact;
+		entry.registers = (uint8_t)(decoded.sp | decoded.bp << 4);
+		entry.type = decoded.type & 15;
+		entry.exact = decoded.exact;
 		table->addresses[kept] = (uint32_t)(address - text->start);
 		table->entries[kept++] = entry;
 	}
@@ -273,14 +308,16 @@ static enum orc_format choose_format(const struct guest_memory *memory,
 				     const struct orc_table *raw)
 {
 	enum orc_format format = orc_detect_format((const uint8_t *)raw->entries, raw->count);
-	uint8_t hash[sizeof(format_3_hash)];
+	uint8_t hash[HASH_SIZE];
 
+	if (!header || guest_read_virtual(space, NULL, memory, gva(header), hash, sizeof(hash)) !=
+			       TRANSLATE_OK)
+		return format;
 	/* A known hash is certain, and must agree; an unknown one may differ by a comment only. */
-	if (header &&
-	    guest_read_virtual(space, NULL, memory, gva(header), hash, sizeof(hash)) ==
-		    TRANSLATE_OK &&
-	    memcmp(hash, format_3_hash, sizeof(hash)) == 0 && format != ORC_FORMAT_3)
-		return ORC_FORMAT_UNKNOWN;
+	for (size_t i = 0; i < sizeof(known_hashes) / sizeof(known_hashes[0]); i++)
+		if (memcmp(hash, known_hashes[i].hash, sizeof(hash)) == 0 &&
+		    format != known_hashes[i].format)
+			return ORC_FORMAT_UNKNOWN;
 	return format;
 }
 

@@ -24,7 +24,7 @@
 #define ORC_ENTRY_LIMIT 2000000u
 #define ORC_MODULE_LIMIT 2000u
 
-/* The numbers are those of the tables up to Linux 7.0. */
+/* The numbers are those of the tables up to Linux 7.0; ORC_FORMAT_4 has others. */
 enum orc_register {
 	ORC_REGISTER_UNDEFINED, /* of bp: as it is */
 	ORC_REGISTER_PREVIOUS_SP,
@@ -36,6 +36,7 @@ enum orc_register {
 	ORC_REGISTER_R13,
 	ORC_REGISTER_BP_INDIRECT, /* the word at bp + offset */
 	ORC_REGISTER_SP_INDIRECT, /* the word at sp, + offset */
+	ORC_REGISTER_AX,          /* since 7.1 */
 	ORC_REGISTER_COUNT,
 };
 
@@ -58,12 +59,13 @@ struct orc_entry {
 
 _Static_assert(sizeof(struct orc_entry) == 6, "half a million of them");
 
-/* How type, signal and end are packed into the last two bytes. */
+/* How registers, type, signal and end are packed into the last two bytes. */
 enum orc_format {
 	ORC_FORMAT_UNKNOWN,
 	ORC_FORMAT_1, /* type in bits 8-9, end in bit 10: Linux 4.14 to 6.2 */
 	ORC_FORMAT_2, /* signal in bit 10, end in bit 11: 6.3 */
 	ORC_FORMAT_3, /* type in bits 8-10, signal in bit 11; a header with a hash: 6.4 */
+	ORC_FORMAT_4, /* the same, with the registers numbered anew: 7.1 */
 };
 
 /* The entries of one piece of text. */

@@ -1,22 +1,10 @@
-#include "guest-introspection/unwind.h"
+#include "guest-introspection/unwind_call.h"
 
 #include <string.h>
-
-/* The biggest step from one frame to the next. Kernel stacks are 16 or 32 KiB on Linux;
- * other systems and unikernels get room. Beyond it a "frame pointer" is just a register. */
-#define FRAME_SIZE_LIMIT_SUPERVISOR (UINT64_C(1) << 18)
-#define FRAME_SIZE_LIMIT_USER (UINT64_C(1) << 24)
 
 /* From one stack to another, in one walk. Linux nests a task's stack, a soft interrupt's, an
  * interrupt's, an exception's, an NMI's and a machine check's. */
 #define STACK_SWITCH_LIMIT 8
-
-/* What CR3 of a program has and that of its kernel has not, with page-table isolation
- * (arch/x86/entry/calling.h, PTI_USER_PGTABLE_BIT). */
-#define USER_TABLES_BIT (UINT64_C(1) << 12)
-
-/* The longest call that is recognised: FF /2 with SIB and a 32-bit displacement. */
-#define LONGEST_CALL 7
 
 const char *stack_end_string(enum stack_end end)
 {
@@ -37,94 +25,6 @@ const char *stack_end_string(enum stack_end end)
 	return "unknown";
 }
 
-static enum stack_end end_of_result(enum translate_result result)
-{
-	switch (result) {
-	case TRANSLATE_NOT_PRESENT:
-		return STACK_END_NOT_PRESENT;
-	case TRANSLATE_OUTSIDE_MEMORY:
-		return STACK_END_OUTSIDE_MEMORY;
-	case TRANSLATE_OK:
-	case TRANSLATE_NON_CANONICAL:
-	case TRANSLATE_RESERVED:
-		break;
-	}
-	return STACK_END_BAD_POINTER;
-}
-
-/* Does a page with these rights belong to code of the leaf's privilege? */
-static bool privilege_matches(const struct unwind_context *context,
-			      const struct translation *translation)
-{
-	if (context->user)
-		return translation->user;
-	return !context->supervisor_pages || !translation->user;
-}
-
-/* Do the `count` bytes that end at `end` finish with a near call? (Intel SDM vol. 2, CALL:
- * E8 rel32, and FF /2 with each of its operand forms.) A prefix stands before the opcode and
- * changes nothing. */
-static bool ends_with_call(const uint8_t *end, unsigned count, bool long_mode)
-{
-	if (count >= 5 && end[-5] == 0xe8)
-		return true;
-	for (unsigned length = 2; length <= LONGEST_CALL && length <= count; length++) {
-		const uint8_t *opcode = end - length;
-		unsigned mod;
-		unsigned rm;
-		unsigned expected = 2;
-
-		if (opcode[0] != 0xff || (opcode[1] >> 3 & 7) != 2)
-			continue;
-		mod = opcode[1] >> 6;
-		rm = opcode[1] & 7;
-		if (mod != 3 && rm == 4) {
-			if (length < 3)
-				continue;
-			expected++;
-			if (mod == 0 && (opcode[2] & 7) == 5)
-				expected += 4;
-		}
-		if (mod == 0 && rm == 5) /* RIP-relative, or absolute in 32-bit code */
-			expected += 4;
-		else if (mod == 1)
-			expected += 1;
-		else if (mod == 2)
-			expected += 4;
-		if (length == expected)
-			return true;
-	}
-	/* 32-bit code calls through a far gate with 9A ptr16:32. */
-	return !long_mode && count >= 7 && end[-7] == 0x9a;
-}
-
-/* Reads up to LONGEST_CALL bytes that end before `address`, to the end of `buffer`. `translation`
- * is that of `address`: mostly the bytes are on the same page. */
-static unsigned read_code_before(struct unwind_context *context, uint64_t address,
-				 const struct translation *translation,
-				 uint8_t buffer[static LONGEST_CALL])
-{
-	unsigned in_page = (address & 4095) < LONGEST_CALL ? address & 4095 : LONGEST_CALL;
-	unsigned wanted = address < LONGEST_CALL ? (unsigned)address : LONGEST_CALL;
-
-	if (in_page == LONGEST_CALL)
-		return guest_memory_read(context->memory,
-					 gpa(translation->gpa.value - LONGEST_CALL), buffer,
-					 LONGEST_CALL)
-			       ? LONGEST_CALL
-			       : 0;
-	for (unsigned attempt = 0; attempt < 2 && wanted > 0; attempt++) {
-		if (guest_read_virtual(&context->space, &context->cache, context->memory,
-				       gva(address - wanted), buffer + LONGEST_CALL - wanted,
-				       wanted) == TRANSLATE_OK)
-			return wanted;
-		if (wanted == in_page)
-			break;
-		wanted = in_page;
-	}
-	return 0;
-}
-
 /* guest_read_virtual() from an address whose translation is known. */
 static enum translate_result read_translated(struct unwind_context *context, uint64_t address,
 					     const struct translation *translation, void *buffer,
@@ -136,69 +36,6 @@ static enum translate_result read_translated(struct unwind_context *context, uin
 	return guest_memory_read(context->memory, translation->gpa, buffer, size)
 		       ? TRANSLATE_OK
 		       : TRANSLATE_OUTSIDE_MEMORY;
-}
-
-static bool is_behind_call(struct unwind_context *context, uint64_t address, enum stack_end *end)
-{
-	struct translation translation;
-	uint8_t code[LONGEST_CALL];
-	unsigned count;
-	enum translate_result result = guest_translate_cached(
-		&context->space, &context->cache, context->memory, gva(address), &translation);
-
-	if (result != TRANSLATE_OK) {
-		*end = end_of_result(result);
-		return false;
-	}
-	if (!translation.executable || !privilege_matches(context, &translation)) {
-		*end = STACK_END_BAD_POINTER;
-		return false;
-	}
-	count = read_code_before(context, address, &translation, code);
-	if (!ends_with_call(code + LONGEST_CALL, count, context->word == 8)) {
-		*end = STACK_END_NO_RULE;
-		return false;
-	}
-	return true;
-}
-
-/* Does the frame run on the page tables of the program that was prepared? Bits below and above the
- * address are no part of it (Intel SDM vol. 3, 4.5: PCID, and LAM's). */
-static bool is_program(const struct unwind_context *context)
-{
-	uint64_t address = (UINT64_C(1) << 52) - 4096;
-
-	return context->user && context->word == 8 && context->program &&
-	       ((context->program->root ^ context->space.root) & address & ~USER_TABLES_BIT) == 0;
-}
-
-/* What was prepared for this frame's code; NULL: nothing. */
-static const struct unwind_source *rule_source(const struct unwind_context *context)
-{
-	if (context->user)
-		return is_program(context) ? context->program->source : NULL;
-	return context->kernel ? context->kernel->source : NULL;
-}
-
-/* Accepts a linear return address, or gives the reason not to. */
-static bool check_return_address(struct unwind_context *context, uint64_t address,
-				 enum stack_end *end)
-{
-	const struct unwind_source *source;
-
-	if (is_behind_call(context, address, end))
-		return true;
-	source = rule_source(context);
-	if (!source)
-		return false;
-	return source->vouches_for && source->vouches_for(source, address);
-}
-
-bool unwind_is_return_address(struct unwind_context *context, uint64_t address)
-{
-	enum stack_end end;
-
-	return check_return_address(context, address, &end);
 }
 
 /* The values of the words that a rule asks for. */
@@ -256,7 +93,7 @@ static enum translate_result read_saved(struct unwind_context *context,
 					gva(start), &translation);
 	if (result != TRANSLATE_OK)
 		return result;
-	*rights = privilege_matches(context, &translation);
+	*rights = unwind_privilege_matches(context, &translation);
 	if (!*rights)
 		return TRANSLATE_OK;
 	result = read_translated(context, start, &translation, bytes, (size_t)(high - low) + word);
@@ -308,7 +145,7 @@ static bool find_cfa(struct unwind_context *context, const struct unwind_rule *r
 					    gva(unwind_linear(context, context->stack_base, cfa)),
 					    &word, context->word);
 		if (result != TRANSLATE_OK) {
-			*end = end_of_result(result);
+			*end = unwind_end_of_result(result);
 			return false;
 		}
 		cfa = (word + (int64_t)rule->offset_after) & mask;
@@ -318,13 +155,13 @@ static bool find_cfa(struct unwind_context *context, const struct unwind_rule *r
 	return true;
 }
 
-/* The stack grows down: a caller's frame is above its callee's. Only interruptions and rules
- * that load a stack pointer go over to another stack, which is wherever it is; guests nest
- * these a few levels deep. */
+/* The stack grows down: a caller's frame is above its callee's. Only interruptions, rules that load
+ * a stack pointer and those that say so go over to another stack, which is wherever it is; guests
+ * nest these a few levels deep. */
 static bool check_stack_pointer(struct unwind_context *context, const struct unwind_rule *rule,
 				uint64_t stack_pointer)
 {
-	uint64_t limit = context->user ? FRAME_SIZE_LIMIT_USER : FRAME_SIZE_LIMIT_SUPERVISOR;
+	uint64_t limit = unwind_frame_limit(context);
 	uint64_t now = context->gpr[GUEST_RSP];
 
 	/* Interrupted code may have anything there, such as what is a program's. */
@@ -332,7 +169,7 @@ static bool check_stack_pointer(struct unwind_context *context, const struct unw
 		return false;
 	if (stack_pointer > now && stack_pointer - now <= limit)
 		return true;
-	return (rule->kind != UNWIND_CALL || rule->dereference) &&
+	return (rule->kind != UNWIND_CALL || rule->dereference || rule->other_stack) &&
 	       ++context->stack_switches <= STACK_SWITCH_LIMIT;
 }
 
@@ -351,7 +188,7 @@ static void enter_user_space(struct unwind_context *context)
 	uint64_t addresses[] = {context->pc, context->gpr[GUEST_RSP]};
 
 	context->space = address_space_of(context->cpu);
-	translation_cache_clear(&context->cache);
+	unwind_forget_pages(context);
 	if (context->space.mode < ADDRESSING_4_LEVEL || !context->space.no_execute)
 		return;
 	for (unsigned i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
@@ -410,10 +247,10 @@ static bool evaluate_interruption(struct unwind_context *context, const struct u
 	result = guest_translate_cached(&context->space, &context->cache, context->memory,
 					gva(words->return_address), &translation);
 	if (result != TRANSLATE_OK) {
-		*end = end_of_result(result);
+		*end = unwind_end_of_result(result);
 		return false;
 	}
-	if (!translation.executable || !privilege_matches(context, &translation)) {
+	if (!translation.executable || !unwind_privilege_matches(context, &translation)) {
 		*end = STACK_END_BAD_POINTER;
 		return false;
 	}
@@ -452,7 +289,7 @@ static bool evaluate(struct unwind_context *context, const struct unwind_rule *r
 	}
 	result = read_saved(context, rule, base, cfa, mask, &words, &rights);
 	if (result != TRANSLATE_OK || !rights) {
-		*end = rights ? end_of_result(result) : STACK_END_BAD_POINTER;
+		*end = rights ? unwind_end_of_result(result) : STACK_END_BAD_POINTER;
 		return false;
 	}
 	if (rule->kind != UNWIND_CALL)
@@ -462,7 +299,7 @@ static bool evaluate(struct unwind_context *context, const struct unwind_rule *r
 		return false;
 	}
 	address = unwind_linear(context, context->code_base, words.return_address);
-	if (!check_return_address(context, address, end))
+	if (!unwind_check_return_address(context, address, end))
 		return false;
 	for (unsigned left = rule->saved; left; left &= left - 1)
 		context->gpr[__builtin_ctz(left)] = words.gpr[__builtin_ctz(left)];
@@ -492,7 +329,7 @@ static void context_init(struct unwind_context *context, const struct guest_memo
 	context->kernel = NULL;
 	context->program = program;
 	context->cpu = cpu;
-	translation_cache_clear(&context->cache);
+	unwind_forget_pages(context);
 	context->word = code_size == 16 ? 0 : code_size / 8;
 	context->code_base = code_size == 64 ? 0 : cpu->cs.base;
 	context->stack_base = code_size == 64 ? 0 : cpu->ss.base;
@@ -527,10 +364,11 @@ static void context_init(struct unwind_context *context, const struct guest_memo
 static enum unwind_lookup find_rule(struct unwind_context *context, struct unwind_rule *rule)
 {
 	const struct unwind_source *source = &unwind_frame_pointer_source;
-	const struct unwind_source *prepared = rule_source(context);
+	const struct unwind_source *prepared = unwind_prepared_source(context);
 	enum unwind_lookup lookup;
 
 	rule->from_base = 0;
+	rule->other_stack = false;
 	if (!prepared)
 		return source->find(source, context, rule);
 	lookup = prepared->find(prepared, context, rule);
@@ -560,6 +398,7 @@ struct unwind_stack guest_unwind_program(const struct guest_memory *memory,
 	struct unwind_stack stack = {.end = STACK_END_DEPTH_LIMIT};
 	struct unwind_context context;
 	struct unwind_rule rule;
+	enum unwind_step step;
 	bool in_user;
 
 	if (capacity == 0)
@@ -581,7 +420,9 @@ struct unwind_stack guest_unwind_program(const struct guest_memory *memory,
 			stack.end = STACK_END_NO_RULE;
 			return stack;
 		}
-		if (!evaluate(&context, &rule, &stack.end))
+		step = unwind_plain_call(&context, &rule, &stack.end);
+		if (step == UNWIND_ENDS ||
+		    (step == UNWIND_NOT_PLAIN && !evaluate(&context, &rule, &stack.end)))
 			return stack;
 		if (stack.count == capacity) {
 			stack.end = STACK_END_DEPTH_LIMIT;

@@ -64,6 +64,13 @@ struct unwind_stack guest_unwind_program(const struct guest_memory *memory,
 					 const struct guest_cpu *cpu, uint64_t *pcs,
 					 unsigned capacity);
 
+/* A page that stack or code was read on, with the right to be there. */
+struct unwind_page {
+	uint64_t start; /* linear */
+	uint64_t size;  /* 0: none */
+	uint64_t gpa;   /* of `start` */
+};
+
 /* What an unwind source and the evaluator share while one stack is walked. */
 struct unwind_context {
 	const struct guest_memory *memory;
@@ -72,8 +79,10 @@ struct unwind_context {
 	const struct guest_cpu *cpu;          /* of the leaf */
 	struct address_space space;
 	struct translation_cache cache; /* of `space` */
-	unsigned word;                  /* bytes of a stack slot: 4 or 8; 0 for 16-bit code */
-	uint64_t code_base;             /* linear = base + offset; 0 in 64-bit code */
+	struct unwind_page stack_page;  /* the last one of each */
+	struct unwind_page code_page;
+	unsigned word;      /* bytes of a stack slot: 4 or 8; 0 for 16-bit code */
+	uint64_t code_base; /* linear = base + offset; 0 in 64-bit code */
 	uint64_t stack_base;
 	bool user; /* CPL 3 */
 	/* Code of a guest that runs its kernel from user pages has no such bit to tell by. */
@@ -86,6 +95,14 @@ struct unwind_context {
 	uint16_t known; /* a bit for each register whose value in this frame is known */
 	uint64_t gpr[GUEST_REGISTER_COUNT];
 };
+
+/* Where another address space, or another privilege, begins. */
+static inline void unwind_forget_pages(struct unwind_context *context)
+{
+	translation_cache_clear(&context->cache);
+	context->stack_page.size = 0;
+	context->code_page.size = 0;
+}
 
 #define UNWIND_BIT(number) ((uint16_t)(1u << (number)))
 #define UNWIND_ALL_REGISTERS ((uint16_t)0xffff)
@@ -121,6 +138,9 @@ struct unwind_rule {
 	uint16_t saved;
 	uint16_t kept;
 	uint16_t from_base; /* saved ones that are stored at base + n; 0 when find() is called */
+	/* The caller's frame may be on another stack than this one's; false when find() is called.
+	 * A rule that dereferences says so by itself. */
+	bool other_stack;
 	int16_t at[GUEST_REGISTER_COUNT]; /* saved: stored at CFA + this */
 	uint64_t address;
 	struct {

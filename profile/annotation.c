@@ -9,6 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Pieces of a region: samples that are no farther from each other, and what is shown behind the
+ * last. As much is in the trace of each sample's place (sampler/code_copy.h). */
+#define PIECE_GAP 128u
+#define PIECE_TAIL 64u
+#define PIECE_MAX (TRACE_CODE_MAX / 2)
+
 static const char no_memory[] = "no memory for annotations";
 
 /* Reading: samples by the address they stopped at. */
@@ -22,6 +28,8 @@ struct leaf {
 	/* Equal for what is one function: of the kernel, of a file, else of a program. */
 	uint64_t owner;
 	uint64_t start;
+	bool is_region;
+	uint64_t offset; /* in the function, or the region: there, of a file's, its own address */
 };
 
 struct leaves {
@@ -82,14 +90,6 @@ static unsigned bits_of(const struct fxt_sample *sample)
 	}
 }
 
-static const struct trace_symbol *find_function(const struct trace *trace,
-						const struct fxt_sample *sample)
-{
-	const struct trace_symbol *symbol = trace_find_symbol(trace, sample, 0);
-
-	return symbol && symbol->kind != FXT_SYMBOL_MAPPING ? symbol : NULL;
-}
-
 /* False: no memory. */
 static bool add_sample(struct leaves *self, const struct trace *trace,
 		       const struct fxt_sample *sample, uint64_t ticks)
@@ -103,10 +103,11 @@ static bool add_sample(struct leaves *self, const struct trace *trace,
 		if (self->count == self->capacity && (self->count >= UINT32_MAX || !grow(self)))
 			return false;
 		slot = find_slot(self, program, address);
-		self->entries[self->count] = (struct leaf){.program = program,
-							   .symbol = find_function(trace, sample),
-							   .address = address,
-							   .bits = bits_of(sample)};
+		self->entries[self->count] =
+			(struct leaf){.program = program,
+				      .symbol = trace_find_symbol(trace, sample, 0),
+				      .address = address,
+				      .bits = bits_of(sample)};
 		*slot = (uint32_t)++self->count;
 	}
 	self->entries[*slot - 1].ticks += ticks;
@@ -140,16 +141,29 @@ static gp_status_t read_leaves(struct trace *trace, struct filter *filter, struc
 
 /* Functions out of leaves. */
 
+/* What has no functions: a file's mapping, and the code that unpacks a kernel. */
+static bool is_region(const struct trace_symbol *symbol)
+{
+	return symbol->kind == FXT_SYMBOL_MAPPING ||
+	       (symbol->kind == FXT_SYMBOL_BOOT && symbol->name_bytes && symbol->name[0] == '[');
+}
+
 static void identify(const struct trace *trace, struct leaf *leaf)
 {
 	const struct trace_module *module;
 
 	if (!leaf->symbol)
 		return;
+	leaf->is_region = is_region(leaf->symbol);
 	leaf->start = leaf->symbol->start;
-	module = trace_find_module(trace, leaf->program, leaf->start);
+	leaf->offset = leaf->address - leaf->start;
+	module = trace_find_module(trace, leaf->program,
+				   leaf->is_region ? leaf->address : leaf->start);
 	if (module) {
-		leaf->start = leaf->start - module->start + module->file_address;
+		uint64_t shift = module->file_address - module->start;
+
+		leaf->start = leaf->is_region ? 0 : leaf->start + shift;
+		leaf->offset = leaf->is_region ? leaf->address + shift : leaf->offset;
 		leaf->owner = UINT64_C(1) << 32 | module->file;
 	} else if (leaf->program) {
 		leaf->owner = UINT64_C(2) << 32 | (uint64_t)(leaf->program - trace->programs);
@@ -161,15 +175,12 @@ static int compare_numbers(uint64_t a, uint64_t b)
 	return a < b ? -1 : a > b;
 }
 
-static uint64_t offset_of(const struct leaf *leaf)
-{
-	return leaf->address - leaf->symbol->start;
-}
-
 static int compare_identities(const struct leaf *a, const struct leaf *b)
 {
 	int order = compare_numbers(!a->symbol, !b->symbol);
 
+	if (!order)
+		order = compare_numbers(a->is_region, b->is_region);
 	if (!order)
 		order = compare_numbers(a->owner, b->owner);
 	return order ? order : compare_numbers(a->start, b->start);
@@ -183,7 +194,7 @@ static int compare_leaves(const void *left, const void *right)
 
 	if (order || !a->symbol)
 		return order;
-	return compare_numbers(offset_of(a), offset_of(b));
+	return compare_numbers(a->offset, b->offset);
 }
 
 static int compare_functions(const void *left, const void *right)
@@ -229,20 +240,23 @@ static void group(const struct leaves *leaves, const char *pattern, struct annot
 			function = NULL;
 		if (!same && is_wanted(leaf->symbol, pattern)) {
 			function = &out->functions[out->count++];
-			*function = (struct annotation_function){.symbol = leaf->symbol,
-								 .program = leaf->program,
-								 .bits = leaf->bits,
-								 .hits = &out->hits[hits]};
+			*function =
+				(struct annotation_function){.symbol = leaf->symbol,
+							     .program = leaf->program,
+							     .start = leaf->address - leaf->offset,
+							     .bits = leaf->bits,
+							     .is_region = leaf->is_region,
+							     .hits = &out->hits[hits]};
 		}
 		if (!function)
 			continue;
 		function->ticks += leaf->ticks;
 		/* Of several processes. */
-		if (function->hit_count && out->hits[hits - 1].offset == offset_of(leaf)) {
+		if (function->hit_count && out->hits[hits - 1].offset == leaf->offset) {
 			out->hits[hits - 1].ticks += leaf->ticks;
 			continue;
 		}
-		out->hits[hits++] = (struct annotation_hit){offset_of(leaf), leaf->ticks};
+		out->hits[hits++] = (struct annotation_hit){leaf->offset, leaf->ticks};
 		function->hit_count++;
 	}
 }
@@ -332,7 +346,7 @@ static size_t run_length(const struct trace_function_code *code, size_t at)
 {
 	size_t end = at;
 
-	while (end < code->size && code->known[end] == code->known[at])
+	while (end < code->size && !code->known[end] == !code->known[at])
 		end++;
 	return end - at;
 }
@@ -345,11 +359,12 @@ static const struct trace_symbol *find_target(const struct trace *trace,
 {
 	const struct trace_symbol *symbol = function->symbol;
 
+	/* Of a region its own name would say nothing. */
 	if (address >= symbol->start && address < symbol->end)
-		return symbol;
+		return function->is_region ? NULL : symbol;
 	if (function->program)
 		return code->program ? trace_find_in(&code->program->functions,
-						     address - symbol->start + code->start)
+						     address - code->wanted + code->start)
 				     : NULL;
 	symbol = address >= GUEST_KERNEL_HALF
 			 ? trace_find_in(&trace->symbols[TRACE_SYMBOLS_KERNEL], address)
@@ -367,7 +382,7 @@ static void set_target(const struct trace *trace, const struct annotation_functi
 		return;
 	line->target_offset = address - line->target->start;
 	if (function->program && line->target != function->symbol)
-		line->target_offset += code->start - function->symbol->start;
+		line->target_offset += code->start - code->wanted;
 }
 
 /* The ticks of [offset, offset + size), `*hit` being the first that was not taken yet. */
@@ -381,39 +396,139 @@ static void take_hits(const struct annotation_function *function, uint64_t offse
 	}
 }
 
-static bool list_code(const struct trace *trace, const struct annotation_function *function,
-		      struct disassembler *disassembler, struct source_lines *lines,
-		      const struct trace_function_code *code, struct annotation_listing *listing)
+/* What makes lines out of code. */
+struct lister {
+	const struct trace *trace;
+	const struct annotation_function *function;
+	struct disassembler *disassembler;
+	struct source_lines *lines;
+	struct annotation_listing *listing;
+	size_t capacity;
+	size_t hit; /* the first that is in no line yet */
+};
+
+/* How many of `run` bytes at an offset may be one instruction: in a region, whose code begins where
+ * a sample was and may have something else in between, each sample is at an instruction. */
+static size_t decodable(const struct lister *self, uint64_t offset, size_t run)
 {
-	uint64_t start = function->symbol->start;
-	size_t hit = 0, capacity = 0;
+	const struct annotation_function *function = self->function;
+	size_t next = self->hit;
+
+	if (!function->is_region)
+		return run;
+	if (next < function->hit_count && function->hits[next].offset == offset)
+		next++;
+	if (next < function->hit_count && function->hits[next].offset - offset < run)
+		return (size_t)(function->hits[next].offset - offset);
+	return run;
+}
+
+static void set_code(const struct lister *self, const struct trace_function_code *code, size_t at,
+		     size_t run, struct annotation_line *line)
+{
+	const struct annotation_function *function = self->function;
+	uint64_t address = code->wanted + at;
+
+	disassembler_decode(self->disassembler, code->bytes + at,
+			    decodable(self, address - function->start, run), address,
+			    &line->instruction);
+	memcpy(line->bytes, code->bytes + at, line->instruction.size);
+	if (line->instruction.has_target)
+		set_target(self->trace, function, code, line);
+	if (self->lines)
+		line->place_count = source_lines_find(self->lines, function->program,
+						      function->symbol, address, line->places);
+}
+
+/* False: no memory. */
+static bool list_code(struct lister *self, const struct trace_function_code *code)
+{
+	bool first = true;
 
 	for (size_t at = 0; at < code->size;) {
+		uint64_t address = code->wanted + at;
 		size_t run = run_length(code, at);
-		struct annotation_line line = {.is_gap = !code->known[at]};
+		struct annotation_line line = {.is_gap = !code->known[at], .begins_piece = first};
 
 		if (line.is_gap) {
 			line.instruction =
-				(struct instruction){.address = start + at, .size = (unsigned)run};
-			listing->missing += run;
+				(struct instruction){.address = address, .size = (unsigned)run};
+			self->listing->missing += run;
 		} else {
-			disassembler_decode(disassembler, code->bytes + at, run, start + at,
-					    &line.instruction);
-			memcpy(line.bytes, code->bytes + at, line.instruction.size);
-			if (line.instruction.has_target)
-				set_target(trace, function, code, &line);
-			if (lines)
-				line.place_count = source_lines_find(lines, function->program,
-								     function->symbol, start + at,
-								     line.places);
+			set_code(self, code, at, run, &line);
+			/* Where a copied piece ends within an instruction. */
+			if (line.instruction.is_bad && self->function->is_region &&
+			    run < INSTRUCTION_BYTES_MAX)
+				line.instruction.size = (unsigned)decodable(
+					self, address - self->function->start, run);
 		}
-		take_hits(function, at, line.instruction.size, &hit, &line);
+		take_hits(self->function, address - self->function->start, line.instruction.size,
+			  &self->hit, &line);
 		at += line.instruction.size;
-		if (!add_line(listing, &capacity, &line))
+		if (line.instruction.size > 1 && line.instruction.is_bad && !line.ticks)
+			continue;
+		if (!add_line(self->listing, &self->capacity, &line))
 			return false;
+		first = false;
 	}
-	for (; hit < function->hit_count; hit++)
-		listing->unplaced += function->hits[hit].ticks;
+	return true;
+}
+
+/* Takes code: false when there is none, and nothing is listed. */
+static bool find_code(const struct lister *self, uint64_t address, uint64_t size,
+		      struct trace_function_code *code)
+{
+	trace_code_find(self->trace, self->function->program, address, size, code);
+	if (code->read_at_ns > self->listing->read_at_ns)
+		self->listing->read_at_ns = code->read_at_ns;
+	self->listing->changed = self->listing->changed || code->changed;
+	return code->known_count > 0;
+}
+
+/* The piece of a region from hit `first` on: the hits in it, and its bytes. */
+static size_t piece_at(const struct annotation_function *function, size_t first, uint64_t *size)
+{
+	const struct annotation_hit *hits = function->hits;
+	size_t end = first + 1;
+
+	while (end < function->hit_count && hits[end].offset - hits[end - 1].offset < PIECE_GAP &&
+	       hits[end].offset - hits[first].offset < PIECE_MAX)
+		end++;
+	*size = hits[end - 1].offset - hits[first].offset + PIECE_TAIL;
+	if (end<function->hit_count && * size> hits[end].offset - hits[first].offset)
+		*size = hits[end].offset - hits[first].offset;
+	return end;
+}
+
+static bool list_region(struct lister *self, struct trace_function_code *code)
+{
+	const struct annotation_function *function = self->function;
+	uint64_t size;
+
+	for (size_t at = 0; at < function->hit_count; at = self->hit) {
+		size_t end = piece_at(function, at, &size);
+
+		if (find_code(self, function->start + function->hits[at].offset, size, code))
+			self->listing->has_code = true;
+		if (!list_code(self, code))
+			return false;
+		self->hit = end;
+	}
+	return true;
+}
+
+static bool list_function(struct lister *self, struct trace_function_code *code)
+{
+	const struct annotation_function *function = self->function;
+
+	if (!find_code(self, function->start, function->symbol->end - function->symbol->start,
+		       code))
+		return true;
+	self->listing->has_code = true;
+	if (!list_code(self, code))
+		return false;
+	for (; self->hit < function->hit_count; self->hit++)
+		self->listing->unplaced += function->hits[self->hit].ticks;
 	return true;
 }
 
@@ -423,30 +538,27 @@ gp_status_t annotation_list(const struct trace *trace, const struct annotation_f
 {
 	AUTO_FREE struct trace_function_code *code = malloc(sizeof(*code));
 	struct annotation_listing listing = {0};
-	struct disassembler *disassembler;
+	struct lister lister = {
+		.trace = trace, .function = function, .lines = lines, .listing = &listing};
 	gp_status_t status;
+	bool room;
 
 	if (!code)
 		return error_set(error, GP_ERR_NO_MEMORY, no_memory);
-	trace_code_find(trace, function->program, function->symbol->start,
-			function->symbol->end - function->symbol->start, code);
-	listing.changed = code->changed;
-	listing.read_at_ns = code->read_at_ns;
-	if (!code->known_count) {
-		*out = listing;
-		return GP_OK;
-	}
-	status = disassembler_open(function->bits, syntax, &disassembler, error);
+	status = disassembler_open(function->bits, syntax, &lister.disassembler, error);
 	if (status)
 		return status;
-	if (!list_code(trace, function, disassembler, lines, code, &listing))
-		status = error_set(error, GP_ERR_NO_MEMORY, no_memory);
-	disassembler_close(disassembler);
-	if (status)
+	room = function->is_region ? list_region(&lister, code) : list_function(&lister, code);
+	disassembler_close(lister.disassembler);
+	if (!room) {
 		annotation_listing_deinit(&listing);
-	else
-		*out = listing;
-	return status;
+		return error_set(error, GP_ERR_NO_MEMORY, no_memory);
+	}
+	/* Of a region without code there are addresses only, as of a function. */
+	if (!listing.has_code)
+		annotation_listing_deinit(&listing);
+	*out = listing;
+	return GP_OK;
 }
 
 void annotation_listing_deinit(struct annotation_listing *listing)

@@ -21,9 +21,12 @@ struct annotation_hit {
 	uint64_t ticks;
 };
 
-/* A function of the kernel, or of a file, whatever processes have it mapped. */
+/* A function of the kernel, or of a file, whatever processes have it mapped; or a region of code in
+ * which no functions are known: "[kernel startup]", "[busybox]", "[jit]". */
 struct annotation_function {
 	const struct trace_symbol *symbol;
+	uint64_t start; /* address of offset 0; a function's own, or anywhere below a region */
+	bool is_region;
 	const struct trace_program *program; /* one that it was sampled in; NULL: the kernel's */
 	unsigned bits;                       /* of its code: 16, 32, 64 */
 	uint64_t ticks;
@@ -36,7 +39,7 @@ struct annotation {
 	size_t count;
 	struct annotation_hit *hits; /* of all functions */
 	struct profile_totals totals;
-	uint64_t nameless; /* ticks of running samples whose leaf is in no known function */
+	uint64_t nameless; /* ticks of running samples whose leaf is in nothing that is known */
 };
 
 /* Reads the trace from its beginning. `pattern`: only functions of that name, which may have *, ?
@@ -53,8 +56,9 @@ struct annotation_line {
 	struct instruction instruction;
 	uint8_t bytes[INSTRUCTION_BYTES_MAX];
 	uint64_t ticks;
-	bool is_gap;   /* no code is known for instruction.size bytes from here on */
-	bool is_moved; /* ticks of addresses inside it: it is another instruction now */
+	bool begins_piece; /* of a region: what is in front of it is not listed */
+	bool is_gap;       /* no code is known for instruction.size bytes from here on */
+	bool is_moved;     /* ticks of addresses inside it: it is another instruction now */
 	/* Where a call or jump goes; NULL: not known. */
 	const struct trace_symbol *target;
 	uint64_t target_offset; /* in it */
@@ -67,13 +71,15 @@ struct annotation_listing {
 	struct annotation_line *lines;
 	size_t count;
 	uint64_t unplaced; /* ticks behind the part that is kept of a long function */
+	bool has_code;     /* false: no lines */
 	bool changed;      /* the guest had other code there before */
 	uint64_t read_at_ns;
 	uint64_t missing; /* bytes without code */
 };
 
 /* `lines` may be NULL: no source lines are wanted. A function without any code in the trace has no
- * lines, and GP_OK. */
+ * lines, and GP_OK. Of a region pieces are listed: from a sample on, as far as the trace has code.
+ */
 gp_status_t annotation_list(const struct trace *trace, const struct annotation_function *function,
 			    enum disassembler_syntax syntax, struct source_lines *lines,
 			    struct annotation_listing *out, struct error *error);

@@ -1,6 +1,6 @@
 #include "profile/debug_file.h"
 
-#include "profile/library.h"
+#include "base/library.h"
 
 #include <dwarf.h>
 #include <elfutils/libdwfl.h>
@@ -36,6 +36,8 @@ struct debug_library {
 	typeof(dwarf_formudata) *formudata;
 	typeof(dwarf_getsrcfiles) *getsrcfiles;
 	typeof(dwarf_filesrc) *filesrc;
+	typeof(dwarf_decl_file) *decl_file;
+	typeof(dwarf_decl_line) *decl_line;
 	Dwfl_Callbacks callbacks;
 
 	/* elfutils/debuginfod.h, which is in a package of its own. */
@@ -86,6 +88,8 @@ gp_status_t debug_library_open(struct debug_library **out, struct error *error)
 		{"dwarf_formudata", &self->formudata},
 		{"dwarf_getsrcfiles", &self->getsrcfiles},
 		{"dwarf_filesrc", &self->filesrc},
+		{"dwarf_decl_file", &self->decl_file},
+		{"dwarf_decl_line", &self->decl_line},
 	};
 
 	status = library_load(&self->library, "libdw.so.1", "libdw1", symbols,
@@ -242,6 +246,19 @@ static struct source_frame call_of(const struct debug_library *library, Dwarf_Di
 	return frame;
 }
 
+/* Where a function begins, if that is in the file of its `place`. */
+static unsigned begin_of(const struct debug_library *library, Dwarf_Die *function,
+			 const struct source_frame *place)
+{
+	const char *file = library->decl_file(function);
+	int line;
+
+	if (!file || !place->file || strcmp(file, place->file) ||
+	    library->decl_line(function, &line) || line < 0)
+		return 0;
+	return (unsigned)line;
+}
+
 size_t debug_file_find(struct debug_file *self, uint64_t address,
 		       struct source_frame out[SOURCE_FRAMES_MAX])
 {
@@ -265,14 +282,17 @@ size_t debug_file_find(struct debug_file *self, uint64_t address,
 	for (int i = 0; i < depth && count < SOURCE_FRAMES_MAX - 1; i++) {
 		int tag = library->tag(&chain[i]);
 
-		if (tag == DW_TAG_subprogram)
+		if (tag == DW_TAG_subprogram) {
+			here.begin = begin_of(library, &chain[i], &here);
 			break;
+		}
 		if (tag != DW_TAG_inlined_subroutine)
 			continue;
 		out[count] = here;
 		out[count].function = name_of(library, &chain[i]);
 		if (!out[count].function)
 			out[count].function = "[inlined]";
+		out[count].begin = begin_of(library, &chain[i], &here);
 		count++;
 		here = call_of(library, unit, &chain[i]);
 	}

@@ -1,6 +1,6 @@
 #include "profile/disassembler.h"
 
-#include "profile/library.h"
+#include "base/library.h"
 
 #include <capstone/capstone.h>
 #include <stdio.h>

@@ -42,20 +42,47 @@ static gp_status_t give(struct export *export, const struct merge_entry *entry, 
 	return format->sample(export, entry, error);
 }
 
-gp_status_t export_trace(struct export *export, struct error *error)
+/* The lines of the console before that time, from `next` on. */
+static gp_status_t give_lines(struct export *export, const struct console_lines *lines,
+			      size_t *next, uint64_t before_ns, struct error *error)
+{
+	gp_status_t status = GP_OK;
+
+	for (; !status && *next < lines->count && lines->entries[*next].time_ns < before_ns;
+	     ++*next) {
+		export->console_lines++;
+		status = export->format->line(export, &lines->entries[*next], error);
+	}
+	return status;
+}
+
+/* All entries, in order of time. */
+static gp_status_t give_all(struct export *export, struct merge *merge,
+			    const struct console_lines *lines, struct error *error)
+{
+	struct merge_entry entry;
+	gp_status_t status = GP_OK;
+	size_t next = 0;
+
+	/* A reader that went away or a full disk need no more. */
+	while (!status && !ferror(export->to) && merge_next(merge, &entry)) {
+		status = give_lines(export, lines, &next, entry.time_ns, error);
+		if (!status)
+			status = give(export, &entry, error);
+	}
+	if (!status && !ferror(export->to))
+		status = give_lines(export, lines, &next, UINT64_MAX, error);
+	return status;
+}
+
+static gp_status_t write_format(struct export *export, struct merge *merge,
+				const struct console_lines *lines, struct error *error)
 {
 	const struct export_format *format = export->format;
-	struct merge_entry entry;
-	struct merge merge;
-	gp_status_t status = merge_init(&merge, export->trace, error);
+	gp_status_t status = format->begin ? format->begin(export, error) : GP_OK;
 
-	if (status)
-		return status;
-	if (format->begin)
-		status = format->begin(export, error);
-	/* A reader that went away or a full disk need no more. */
-	while (!status && !ferror(export->to) && merge_next(&merge, &entry))
-		status = give(export, &entry, error);
+	if (!status)
+		status = give_all(export, merge, lines, error);
 	if (!status && export->frames->failed)
 		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for the names of functions");
 	if (!status && format->end)
@@ -63,9 +90,34 @@ gp_status_t export_trace(struct export *export, struct error *error)
 	if (format->release)
 		format->release(export);
 	export->state = NULL;
+	return status;
+}
+
+gp_status_t export_trace(struct export *export, struct error *error)
+{
+	struct console_lines lines = {0};
+	struct merge merge;
+	gp_status_t status = merge_init(&merge, export->trace, error);
+
+	if (status)
+		return status;
+	if (export->format->line && !console_lines_read(export->trace, export->filter, &lines))
+		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for the console's lines");
+	else
+		status = write_format(export, &merge, &lines, error);
+	console_lines_deinit(&lines);
 	merge_deinit(&merge);
 	trace_rewind(export->trace);
 	return status;
+}
+
+bool export_line_text(const struct console_line *line, char out[4 * EXPORT_LINE_MAX + 1])
+{
+	char text[EXPORT_LINE_MAX];
+	size_t size = console_line_clean(line, text, sizeof(text));
+
+	text_escape(text, size, out, 4 * EXPORT_LINE_MAX + 1);
+	return size;
 }
 
 static void name_of(const struct trace_name *name, char *out, size_t size)
@@ -120,12 +172,18 @@ gp_status_t export_begin_tree(struct export *export, struct error *error)
 void export_fold(struct export *export, const enum frame_owner *owners, size_t owner_count,
 		 const struct merge_entry *entry)
 {
-	uint32_t path[OWNERS];
+	uint32_t path[OWNERS + EXPORT_DEPTH_MAX];
 
 	for (size_t i = 0; i < owner_count && i < OWNERS; i++)
 		path[i] = frames_of_owner(export->frames, export->trace, &entry->sample, owners[i]);
-	if (!export->frames->failed)
+	if (export->inlined) {
+		size_t depth = export_path(export, &entry->sample, path + owner_count);
+
+		if (depth)
+			call_tree_add(export->state, path, owner_count + depth, entry->ticks);
+	} else if (!export->frames->failed) {
 		stacks_add(&export->stacks, path, owner_count, &entry->sample, entry->ticks);
+	}
 }
 
 void export_release_tree(struct export *export)
@@ -137,12 +195,17 @@ void export_release_tree(struct export *export)
 }
 
 size_t export_path(struct export *export, const struct fxt_sample *sample,
-		   uint32_t path[FXT_SAMPLE_DEPTH_MAX])
+		   uint32_t path[EXPORT_DEPTH_MAX])
 {
-	for (size_t i = 0; i < sample->depth; i++)
-		path[sample->depth - 1 - i] =
-			frames_of_address(export->frames, export->trace, sample, i);
-	return export->frames->failed ? 0 : sample->depth;
+	size_t depth = frames_of_stack(export->frames, export->trace, sample, export->inlined, path,
+				       EXPORT_DEPTH_MAX);
+
+	return export->frames->failed ? 0 : depth;
+}
+
+uint32_t export_bare_name(const struct frame *frame)
+{
+	return frame->name_bytes - (frame->is_inlined ? (uint32_t)strlen(FRAME_INLINED) : 0);
 }
 
 const char *export_object_name(const struct frame *frame)

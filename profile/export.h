@@ -1,7 +1,8 @@
 /* A trace written in the formats of other tools. Each format is one constant structure of
  * functions; export_trace() reads the samples, all vCPUs merged by time, and calls them:
  *
- *     begin, then for each entry of the trace that the filter takes: sample or lost, then end
+ *     begin, then for each entry of the trace that the filter takes: sample, lost or line (of the
+ *     guest's console), then end
  *
  * A sample without a process (the kernel's tasks could not be read yet) belongs to its vCPU:
  * process FXT_VCPU_PROCESS, thread fxt_vcpu_thread(). Names from the guest are escaped
@@ -10,6 +11,7 @@
 #ifndef PROFILE_EXPORT_H
 #define PROFILE_EXPORT_H
 
+#include "profile/console_lines.h"
 #include "profile/merge.h"
 #include "profile/profile.h"
 #include "profile/stacks.h"
@@ -23,12 +25,18 @@ struct export_format {
 	const char *summary;
 	bool is_binary;  /* not for a terminal */
 	bool takes_idle; /* `sample` is also called for samples in which nothing ran */
+	/* There is a place for inlined functions, and for files and lines of the source. */
+	bool has_inlined;
+	bool has_places;
 	/* Optional. `export->state` is the format's own; NULL before. */
 	gp_status_t (*begin)(struct export *export, struct error *error);
 	gp_status_t (*sample)(struct export *export, const struct merge_entry *entry,
 			      struct error *error);
 	/* Optional: ticks that found no room. */
 	gp_status_t (*lost)(struct export *export, const struct trace_lost *lost,
+			    struct error *error);
+	/* Optional: a line on the console. */
+	gp_status_t (*line)(struct export *export, const struct console_line *line,
 			    struct error *error);
 	/* Optional. */
 	gp_status_t (*end)(struct export *export, struct error *error);
@@ -42,12 +50,14 @@ struct export
 	struct frames *frames;
 	struct filter *filter; /* NULL: everything */
 	bool by_vcpu;          /* formats with a line for each thread have one for each vCPU */
+	bool inlined;          /* also inlined functions, as far as frames->lines knows them */
 	FILE *to;
 	const struct export_format *format;
 	void *state;
 	struct stacks stacks; /* of export_begin_tree() */
 	struct profile_totals totals;
-	uint64_t lost; /* ticks, as far as the filter takes them */
+	uint64_t lost;          /* ticks, as far as the filter takes them */
+	uint64_t console_lines; /* likewise, of formats that have them */
 };
 
 /* All formats; the last has no name. */
@@ -56,8 +66,9 @@ extern const struct export_format *const export_formats[];
 /* NULL: there is none of that name. */
 const struct export_format *export_find_format(const char *name);
 
-/* Writes the whole trace to `to`. `trace`, `frames`, `filter`, `by_vcpu`, `to` and `format` are set
- * by the caller, the rest is zero; totals and lost hold afterwards. */
+/* Writes the whole trace to `to`. `trace`, `frames`, `filter`, `by_vcpu`, `inlined`, `to` and
+ * `format` are set by the caller, the rest is zero; totals, lost and console_lines hold afterwards.
+ */
 gp_status_t export_trace(struct export *export, struct error *error);
 
 /* For the formats. */
@@ -72,9 +83,21 @@ struct export_task {
 void export_find_task(const struct export *export, const struct fxt_sample *sample,
 		      struct export_task *task);
 
-/* The sample's stack as frames, outermost first. Returns its depth. */
+/* The deepest stack: a tree has its owners in front. */
+#define EXPORT_DEPTH_MAX FXT_SAMPLE_DEPTH_MAX
+
+/* The sample's stack as frames, outermost first, with the inlined ones if they are asked for.
+ * Returns its depth; 0: no memory. */
 size_t export_path(struct export *export, const struct fxt_sample *sample,
-		   uint32_t path[FXT_SAMPLE_DEPTH_MAX]);
+		   uint32_t path[EXPORT_DEPTH_MAX]);
+
+/* A function's name without what is behind that of an inlined one: its bytes. */
+uint32_t export_bare_name(const struct frame *frame);
+
+/* The line as console_line_clean() has it, its end cut, with what is not printable ASCII escaped.
+ * False: nothing is left of it. */
+#define EXPORT_LINE_MAX 512
+bool export_line_text(const struct console_line *line, char out[4 * EXPORT_LINE_MAX + 1]);
 
 /* For a format that folds: as its `begin`; export->state is an empty call tree. GP_ERR_NO_MEMORY.
  */

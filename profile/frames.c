@@ -77,14 +77,23 @@ static uint64_t hash_of(const struct frame *frame)
 
 	for (uint32_t i = 0; i < frame->name_bytes; i++)
 		hash = (hash ^ (uint8_t)frame->name[i]) * UINT64_C(0x100000001b3);
-	hash ^= frame->id * HASH_MULTIPLIER + frame->kind;
+	for (const char *at = frame->file; at && *at; at++)
+		hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
+	hash ^= (frame->id + frame->line) * HASH_MULTIPLIER + frame->kind;
 	return hash * HASH_MULTIPLIER;
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
 }
 
 static bool is_same(const struct frame *a, const struct frame *b)
 {
 	return a->kind == b->kind && a->id == b->id && a->is_unnamed == b->is_unnamed &&
-	       a->name_bytes == b->name_bytes && !memcmp(a->name, b->name, a->name_bytes);
+	       a->is_inlined == b->is_inlined && a->line == b->line &&
+	       a->name_bytes == b->name_bytes && !memcmp(a->name, b->name, a->name_bytes) &&
+	       is_same_file(a->file, b->file);
 }
 
 /* The slot of the table where the frame is, or where it goes. */
@@ -121,6 +130,7 @@ static bool grow(struct frames *frames)
 
 uint32_t frames_intern(struct frames *frames, const struct frame *frame)
 {
+	size_t file_size = frame->file ? strlen(frame->file) + 1 : 0;
 	struct frame *added;
 	uint32_t *slot;
 	char *name;
@@ -130,7 +140,7 @@ uint32_t frames_intern(struct frames *frames, const struct frame *frame)
 	slot = find_slot(frames, frame);
 	if (*slot)
 		return *slot - 1;
-	name = malloc((size_t)frame->name_bytes + 1);
+	name = malloc((size_t)frame->name_bytes + 1 + file_size);
 	if (!name || frames->count >= UINT32_MAX - 1 ||
 	    (frames->count == frames->capacity && !grow(frames))) {
 		free(name);
@@ -143,6 +153,8 @@ uint32_t frames_intern(struct frames *frames, const struct frame *frame)
 	added = &frames->entries[frames->count++];
 	*added = *frame;
 	added->name = name;
+	if (file_size)
+		added->file = memcpy(name + frame->name_bytes + 1, frame->file, file_size);
 	*slot = (uint32_t)frames->count;
 	return *slot - 1;
 }
@@ -199,8 +211,37 @@ static uint32_t of_symbol(struct frames *frames, const struct trace *trace,
 	return intern_symbol(frames, symbol, user);
 }
 
-static uint32_t look_up(struct frames *frames, const struct trace *trace,
-			const struct fxt_sample *sample, size_t index)
+/* The places in the source of a frame, innermost first. */
+static size_t find_places(struct frames *frames, const struct trace *trace,
+			  const struct fxt_sample *sample, size_t index,
+			  struct source_frame places[SOURCE_FRAMES_MAX])
+{
+	const struct trace_program *program = NULL;
+
+	if (!frames->lines)
+		return 0;
+	if (trace_frame_is_user(sample, index))
+		program = trace_program_of(trace, sample);
+	return source_lines_find(frames->lines, program, trace_find_symbol(trace, sample, index),
+				 trace_frame_address(sample, index), places);
+}
+
+/* The function `number` where it stands in the source. */
+static uint32_t at_place(struct frames *frames, uint32_t number, const struct source_frame *place)
+{
+	struct frame frame;
+
+	if (frames->failed || !place->file)
+		return number;
+	frame = frames->entries[number];
+	frame.file = place->file;
+	frame.line = place->line;
+	frame.begin = place->begin;
+	return frames_intern(frames, &frame);
+}
+
+static uint32_t find_function(struct frames *frames, const struct trace *trace,
+			      const struct fxt_sample *sample, size_t index)
 {
 	const struct trace_symbol *symbol = trace_find_symbol(trace, sample, index);
 	bool user = trace_frame_is_user(sample, index);
@@ -215,6 +256,19 @@ static uint32_t look_up(struct frames *frames, const struct trace *trace,
 	if (address >= GUEST_KERNEL_HALF)
 		return intern_text(frames, FRAME_KERNEL, 0, "[kernel, no symbol]", true);
 	return intern_text(frames, FRAME_BOOT, 0, "[early boot, no symbol]", true);
+}
+
+static uint32_t look_up(struct frames *frames, const struct trace *trace,
+			const struct fxt_sample *sample, size_t index)
+{
+	struct source_frame places[SOURCE_FRAMES_MAX];
+	uint32_t number = find_function(frames, trace, sample, index);
+	size_t count;
+
+	if (!frames->with_places)
+		return number;
+	count = find_places(frames, trace, sample, index, places);
+	return count ? at_place(frames, number, &places[count - 1]) : number;
 }
 
 uint32_t frames_of_address(struct frames *frames, const struct trace *trace,
@@ -241,21 +295,6 @@ uint32_t frames_of_address(struct frames *frames, const struct trace *trace,
 	return known->frame;
 }
 
-/* The places in the source of a frame, innermost first. */
-static size_t find_places(struct frames *frames, const struct trace *trace,
-			  const struct fxt_sample *sample, size_t index,
-			  struct source_frame places[SOURCE_FRAMES_MAX])
-{
-	const struct trace_program *program = NULL;
-
-	if (!frames->lines)
-		return 0;
-	if (trace_frame_is_user(sample, index))
-		program = trace_program_of(trace, sample);
-	return source_lines_find(frames->lines, program, trace_find_symbol(trace, sample, index),
-				 trace_frame_address(sample, index), places);
-}
-
 size_t frames_of_inlined(struct frames *frames, const struct trace *trace,
 			 const struct fxt_sample *sample, size_t index, uint32_t *out, size_t most)
 {
@@ -268,12 +307,36 @@ size_t frames_of_inlined(struct frames *frames, const struct trace *trace,
 	/* They are part of what they were inlined into. */
 	kind = frames->entries[frames_of_address(frames, trace, sample, index)].kind;
 	for (size_t i = count - 1; i > 0 && used < most; i--) {
+		const struct source_frame *place = &places[i - 1];
+		struct frame frame = {.kind = kind, .is_inlined = true};
 		char name[512];
 
-		snprintf(name, sizeof(name), "%.480s (inlined)", places[i - 1].function);
-		out[used++] = intern_text(frames, kind, 0, name, false);
+		snprintf(name, sizeof(name), "%.480s" FRAME_INLINED, place->function);
+		frame.name = name;
+		frame.name_bytes = (uint32_t)strlen(name);
+		if (frames->with_places && place->file) {
+			frame.file = place->file;
+			frame.line = place->line;
+			frame.begin = place->begin;
+		}
+		out[used++] = frames_intern(frames, &frame);
 	}
 	return used;
+}
+
+size_t frames_of_stack(struct frames *frames, const struct trace *trace,
+		       const struct fxt_sample *sample, bool inlined, uint32_t *out, size_t most)
+{
+	size_t depth = 0;
+
+	for (size_t i = sample->depth; i > 0; i--) {
+		out[depth++] = frames_of_address(frames, trace, sample, i - 1);
+		/* What is left of the stack must still fit. */
+		if (inlined && !frames->failed)
+			depth += frames_of_inlined(frames, trace, sample, i - 1, out + depth,
+						   most - depth - (i - 1));
+	}
+	return depth;
 }
 
 static uint32_t of_line(struct frames *frames, const struct trace *trace,
@@ -329,6 +392,25 @@ static uint32_t of_thread(struct frames *frames, const struct trace *trace,
 						     .is_unnamed = !name});
 }
 
+/* Of a program's code the file, by the last part of its path; "[user]" where none is known, and of
+ * what a program has made itself. */
+static uint32_t of_user_file(struct frames *frames, const struct trace *trace,
+			     const struct fxt_sample *sample)
+{
+	const struct trace_program *program = trace_program_of(trace, sample);
+	const struct trace_module *module =
+		program ? trace_find_module(trace, program, trace_frame_address(sample, 0)) : NULL;
+	const char *slash;
+	struct frame frame = {.kind = FRAME_GROUP};
+
+	if (!module || !module->name_bytes)
+		return intern_text(frames, FRAME_GROUP, 0, "[user]", false);
+	slash = memrchr(module->name, '/', module->name_bytes);
+	frame.name = slash ? slash + 1 : module->name;
+	frame.name_bytes = (uint32_t)(module->name + module->name_bytes - frame.name);
+	return frames_intern(frames, &frame);
+}
+
 static uint32_t of_group(struct frames *frames, const struct trace *trace,
 			 const struct fxt_sample *sample)
 {
@@ -345,6 +427,8 @@ static uint32_t of_group(struct frames *frames, const struct trace *trace,
 	leaf = frames_of_address(frames, trace, sample, 0);
 	if (frames->failed)
 		return 0;
+	if (frames->entries[leaf].kind == FRAME_USER)
+		return of_user_file(frames, trace, sample);
 	return intern_text(frames, FRAME_GROUP, 0, groups[frames->entries[leaf].kind], false);
 }
 

@@ -20,7 +20,7 @@ enum frame_kind {
 	FRAME_THREAD,  /* id: its number */
 	FRAME_VCPU,    /* id: its number */
 	FRAME_MODE,    /* id: enum fxt_sample_mode */
-	FRAME_GROUP,   /* what a function is part of: "[kernel]", "[user]" ... */
+	FRAME_GROUP,   /* what a function is part of: "[kernel]", "libc.so.6" ... */
 	FRAME_LINE,    /* of the source: "mm/slub.c:123"; without one "kfree [no line]" */
 	FRAME_KINDS,
 };
@@ -34,8 +34,14 @@ struct frame {
 	uint32_t name_bytes;
 	uint8_t kind;    /* enum frame_kind */
 	bool is_unnamed; /* an address without a name; the name says what is known of it */
+	bool is_inlined; /* then its name ends in FRAME_INLINED */
 	uint64_t id;     /* of functions 0 */
+	/* Of functions, if frames.with_places: the line that ran there, or that called. */
+	const char *file; /* NULL: not known */
+	unsigned line;    /* 0: not known */
+	unsigned begin;   /* the line of the file in which the function begins; 0: not known */
 };
+#define FRAME_INLINED " (inlined)"
 
 struct frames {
 	struct frame *entries;
@@ -51,6 +57,8 @@ struct frames {
 	/* Where lines and inlined functions come from; NULL: there are none. Set by the caller,
 	 * borrowed, of one trace only. */
 	struct source_lines *lines;
+	/* One function at different lines is different frames. Set by the caller, at first. */
+	bool with_places;
 };
 
 gp_status_t frames_init(struct frames *frames, struct error *error);
@@ -65,10 +73,16 @@ uint32_t frames_of_address(struct frames *frames, const struct trace *trace,
 			   const struct fxt_sample *sample, size_t index);
 
 /* The functions that were inlined where frame `index` of the sample stands, outermost first: what
- * belongs between it and what it called. Their names end in " (inlined)". Returns how many, at most
+ * belongs between it and what it called. Returns how many, at most
  * `most`; of more the innermost are left out. */
 size_t frames_of_inlined(struct frames *frames, const struct trace *trace,
 			 const struct fxt_sample *sample, size_t index, uint32_t *out, size_t most);
+
+/* All of the sample's frames, outermost first, with the inlined ones if `inlined`. Returns how
+ * many, at most `most`, which is at least the sample's depth: of what has no room inlined ones are
+ * left out. */
+size_t frames_of_stack(struct frames *frames, const struct trace *trace,
+		       const struct fxt_sample *sample, bool inlined, uint32_t *out, size_t most);
 
 /* What a sample belongs to. */
 enum frame_owner {

@@ -142,8 +142,10 @@ bool merge_next(struct merge *merge, struct merge_entry *entry)
 	struct trace *trace = merge->trace;
 	bool lost = merge->next_lost < trace->lost_count;
 
-	if (!merge->heap_count && !lost)
+	if (!merge->heap_count && !lost) {
+		trace_tell_end(trace, "reading its samples");
 		return false;
+	}
 	if (lost && (!merge->heap_count || trace->lost[merge->next_lost].begin_ns <=
 						   merge->lanes[merge->heap[0]].time_ns))
 		give_lost(merge, entry);

@@ -30,12 +30,8 @@ static uint32_t add_inlined(struct stacks *stacks, const uint32_t *owners, size_
 	size_t depth = owner_count;
 
 	memcpy(path, owners, owner_count * sizeof(*owners));
-	for (size_t i = sample->depth; i > 0; i--) {
-		path[depth++] = frames_of_address(stacks->frames, stacks->trace, sample, i - 1);
-		/* What is left of the stack must still fit. */
-		depth += frames_of_inlined(stacks->frames, stacks->trace, sample, i - 1,
-					   path + depth, CALL_TREE_DEPTH_MAX - depth - (i - 1));
-	}
+	depth += frames_of_stack(stacks->frames, stacks->trace, sample, true, path + depth,
+				 CALL_TREE_DEPTH_MAX - depth);
 	return stacks->frames->failed ? CALL_TREE_ROOT
 				      : call_tree_add(stacks->tree, path, depth, ticks);
 }

@@ -24,6 +24,9 @@ struct source_frame {
 	const char *function;
 	const char *file; /* NULL: not known. As the compiler saw it, absolute if it says so. */
 	unsigned line;    /* 0: not known */
+	/* Of that file: where the function (above, or the symbol's) begins; 0: not known, or in
+	 * another file. */
+	unsigned begin;
 };
 
 struct source_lines;

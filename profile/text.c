@@ -107,3 +107,21 @@ const char *text_frame_kind(const struct frame *frame)
 
 	return kinds[frame->kind < FRAME_KINDS ? frame->kind : FRAME_KERNEL];
 }
+
+bool text_period_is_time(const struct trace_info *info)
+{
+	return strcmp(info->tick_source, "cycles") && strcmp(info->tick_source, "instructions");
+}
+
+void text_print_period(FILE *to, const struct trace_info *info)
+{
+	if (!text_period_is_time(info)) {
+		fprintf(to, "every %llu %s", (unsigned long long)info->period_ns,
+			info->tick_source);
+		return;
+	}
+	fprintf(to, "every %.10g us", (double)info->period_ns / 1e3);
+	/* Of the CPU that the guest's vCPU had. */
+	if (!strcmp(info->tick_source, "cpu-clock"))
+		fputs(" of the host's CPU time", to);
+}

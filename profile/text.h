@@ -26,4 +26,16 @@ void text_print_markdown(FILE *to, const struct frame *frame);
  * "thread", "vcpu", "mode", "group", "line". */
 const char *text_frame_kind(const struct frame *frame);
 
+/* The end of a word that is counted. */
+static inline const char *text_plural(uint64_t count)
+{
+	return count == 1 ? "" : "s";
+}
+
+/* What a trace counts time by: "every 1000 us", "every 1000000 cycles". */
+void text_print_period(FILE *to, const struct trace_info *info);
+
+/* Whether its ticks are pieces of time, and not hardware events. */
+bool text_period_is_time(const struct trace_info *info);
+
 #endif

@@ -278,6 +278,12 @@ void trace_tell(struct trace *trace, const char *what, uint64_t done, uint64_t a
 	trace->watch(what, done, all);
 }
 
+void trace_tell_end(const struct trace *trace, const char *what)
+{
+	if (trace->watch)
+		trace->watch(what, trace->size, trace->size);
+}
+
 static gp_status_t look_through(struct trace *trace, struct error *error)
 {
 	static _Atomic uint64_t opened;
@@ -312,6 +318,7 @@ static gp_status_t look_through(struct trace *trace, struct error *error)
 			return error_set(error, GP_ERR_NO_MEMORY, "no memory for its names");
 	}
 	note_end(trace);
+	trace_tell_end(trace, "looking through the trace");
 	if (!trace_settle_programs(trace) || !trace_settle_code(trace))
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for its programs' names");
 	settle_names(&trace->processes);
@@ -452,6 +459,7 @@ bool trace_next_sample(struct trace *trace, struct fxt_sample *sample, uint64_t 
 		*sample = found;
 		return true;
 	}
+	trace_tell_end(trace, "reading its samples");
 	return false;
 }
 

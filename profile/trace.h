@@ -174,6 +174,8 @@ gp_status_t trace_open_watched(const char *path, trace_watch *watch, struct trac
 
 /* For who reads samples himself: one step further. */
 void trace_tell(struct trace *trace, const char *what, uint64_t done, uint64_t all);
+/* All of it is done, and what comes now tells nothing of itself. */
+void trace_tell_end(const struct trace *trace, const char *what);
 
 /* The same for bytes in memory, at a multiple of 8, which stay the caller's and unchanged until
  * trace_close(). Errors name no file. */

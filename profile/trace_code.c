@@ -292,10 +292,13 @@ const struct trace_module *trace_find_module(const struct trace *trace,
 	return trace->code ? find_module(trace->code, of->process, of->valid_from, address) : NULL;
 }
 
+/* In `known`, where there is a byte; the better the larger. */
+enum source { SOURCE_SAME_FILE = 1, SOURCE_OWN };
+
 /* Lays a piece, whose first byte is at `address`, over the function at `start`. Pieces of one place
- * come in order of time: the latest stays. */
+ * come in order of time: the latest stays; but none replaces bytes of a better source. */
 static void lay(struct trace_function_code *out, uint64_t start, uint64_t address,
-		const struct fxt_code *code)
+		const struct fxt_code *code, enum source source)
 {
 	uint64_t skip = address < start ? start - address : 0;
 	uint64_t at = address < start ? 0 : address - start, count;
@@ -305,12 +308,16 @@ static void lay(struct trace_function_code *out, uint64_t start, uint64_t addres
 	count = code->size - skip;
 	if (count > out->size - at)
 		count = out->size - at;
-	for (uint64_t i = 0; i < count && !out->changed; i++)
-		out->changed = out->known[at + i] && out->bytes[at + i] != code->bytes[skip + i];
 	if (code->read_at > out->read_at_ns)
 		out->read_at_ns = code->read_at;
-	memcpy(out->bytes + at, code->bytes + skip, count);
-	memset(out->known + at, 1, count);
+	for (uint64_t i = 0; i < count; i++) {
+		if (out->known[at + i] > source)
+			continue;
+		if (out->known[at + i] && out->bytes[at + i] != code->bytes[skip + i])
+			out->changed = true;
+		out->bytes[at + i] = code->bytes[skip + i];
+		out->known[at + i] = (uint8_t)source;
+	}
 }
 
 /* Pieces begin at most a record's bytes before what they hold. */
@@ -339,7 +346,7 @@ static void lay_own(const struct trace_code *self, const struct fxt_process_symb
 		if (compare_owners(&code->of, of) ||
 		    (code->address >= start && code->address - start >= out->size))
 			break;
-		lay(out, start, code->address, code);
+		lay(out, start, code->address, code, SOURCE_OWN);
 	}
 }
 
@@ -366,7 +373,7 @@ static const struct trace_code_piece *lay_same_file(const struct trace_code *sel
 		if (piece->file != file ||
 		    (piece->file_address >= start && piece->file_address - start >= out->size))
 			break;
-		lay(out, start, piece->file_address, &piece->code);
+		lay(out, start, piece->file_address, &piece->code, SOURCE_SAME_FILE);
 		if (piece->file_address <= start)
 			last = piece;
 	}
@@ -377,7 +384,7 @@ static void count_known(struct trace_function_code *out)
 {
 	out->known_count = 0;
 	for (size_t i = 0; i < out->size; i++)
-		out->known_count += out->known[i];
+		out->known_count += out->known[i] != 0;
 }
 
 void trace_code_find(const struct trace *trace, const struct trace_program *program, uint64_t start,
@@ -386,23 +393,25 @@ void trace_code_find(const struct trace *trace, const struct trace_program *prog
 	const struct fxt_process_symbols nobody = {0};
 	const struct trace_code_piece *piece;
 	const struct trace_module *module;
+	bool any_own;
 	uint64_t file_address;
 
 	memset(out, 0, sizeof(*out));
 	out->size = size < TRACE_CODE_MAX ? (size_t)size : TRACE_CODE_MAX;
 	out->program = program;
-	out->start = start;
+	out->start = out->wanted = start;
 	if (!trace->code)
 		return;
 	lay_own(trace->code, program ? &program->of : &nobody, start, out);
 	count_known(out);
+	any_own = out->known_count > 0;
 	module = trace_find_module(trace, program, start);
-	if (out->known_count || !module)
+	if (out->known_count == out->size || !module)
 		return;
 	file_address = start - module->start + module->file_address;
 	piece = lay_same_file(trace->code, module->file, file_address, out);
 	count_known(out);
-	if (!piece || !out->known_count)
+	if (any_own || !piece || !out->known_count)
 		return;
 	out->program = trace_find_program(trace, &piece->code.of);
 	out->start = piece->code.address + (file_address - piece->file_address);

@@ -11,19 +11,20 @@
 
 struct trace_function_code {
 	uint8_t bytes[TRACE_CODE_MAX];
-	uint8_t known[TRACE_CODE_MAX]; /* 1 where there is a byte */
+	uint8_t known[TRACE_CODE_MAX]; /* not 0 where there is a byte */
 	size_t size;                   /* of the function, cut */
 	size_t known_count;
 	bool changed;        /* the guest was seen with other bytes before */
 	uint64_t read_at_ns; /* the latest */
+	uint64_t wanted;     /* the start that was asked for */
 	/* Where it was read: another program than asked for may have the same file elsewhere. */
 	const struct trace_program *program;
 	uint64_t start;
 };
 
 /* The latest code of [start, start + size): of `program`, NULL for the kernel's and that of guests
- * without known programs. What is not in the trace for that program is taken from another one that
- * has the same file mapped, at the same place of the file. */
+ * without known programs. What is not in the trace for that program is taken from others that
+ * have the same file mapped, at the same place of the file. */
 void trace_code_find(const struct trace *trace, const struct trace_program *program, uint64_t start,
 		     uint64_t size, struct trace_function_code *out);
 

@@ -12,6 +12,9 @@
 /* Of a longer function that many bytes, from its start. */
 #define CODE_FUNCTION_BYTES_MAX (UINT64_C(64) << 10)
 
+/* Of code that has no functions, from an address on where a vCPU stood: a dozen instructions. */
+#define CODE_WINDOW_BYTES 64u
+
 /* Where bytes come from and where records go. */
 struct code_copier {
 	/* Copies `size` bytes at `address`, within one page of 4 KiB. False: they are not at hand,

@@ -41,6 +41,7 @@ struct leaf_code {
 	size_t function_count;
 	size_t function_capacity;
 	uint64_t unwanted; /* functions that had no room */
+	size_t windows;
 	uint64_t bytes;
 
 	const struct function *reading;
@@ -156,6 +157,7 @@ void leaf_code_see(struct leaf_code *self, const struct fxt_sample *sample)
 	};
 }
 
+/* Where and how a sample's addresses are read. */
 static bool space_of(const struct leaf *leaf, struct address_space *space)
 {
 	static const struct {
@@ -186,9 +188,6 @@ static bool locate(const struct leaf_code *self, const struct leaf *leaf,
 
 	*function = (struct function){
 		.start = symbol->start, .size = symbol->size, .linear = symbol->start};
-	/* "[kernel startup]" is megabytes that unpack themselves over each other. */
-	if (symbol->name_bytes && symbol->name[0] == '[')
-		return false;
 	if (symbol->kind == FXT_SYMBOL_FILE) {
 		/* Tables of a Linux process may be another's by now. */
 		if (view->kernel_found && (leaf->user || leaf->address < GUEST_KERNEL_HALF))
@@ -217,6 +216,19 @@ static void copy_function(struct leaf_code *self, struct function *function)
 	function->hash = copied.hash;
 }
 
+/* "[kernel startup]" is megabytes that unpack themselves over each other: what is there now is
+ * the sample's code, what is there later is not. */
+static void copy_window(struct leaf_code *self, const struct leaf *leaf)
+{
+	struct function window = {
+		.start = leaf->address, .size = CODE_WINDOW_BYTES, .linear = leaf->address};
+
+	if (self->windows == LEAF_CODE_WINDOWS_MAX || !space_of(leaf, &window.space))
+		return;
+	self->windows++;
+	copy_function(self, &window);
+}
+
 /* True: the leaf has a name, and nothing is left to do for it. */
 static bool copy_leaf(struct leaf_code *self, const struct leaf *leaf)
 {
@@ -226,6 +238,10 @@ static bool copy_leaf(struct leaf_code *self, const struct leaf *leaf)
 
 	if (!namer_find(self->namer, (enum address_kind)leaf->kind, leaf->address, &symbol))
 		return false;
+	if (symbol.name_bytes && symbol.name[0] == '[') {
+		copy_window(self, leaf);
+		return true;
+	}
 	if (!locate(self, leaf, &symbol, &function))
 		return true;
 	before = self->known.count;

@@ -9,7 +9,8 @@
  * soon: a page counts as code as long as it may be executed, which Linux sees to when it frees
  * some. It is looked at again at the end, because kernels change their code. Programs are
  * not the kernel's: sampler/user_resolver.h; but of guests other than Linux, whose programs are
- * not known, every address with a name from the user's symbol files is copied here.
+ * not known, every address with a name from the user's symbol files is copied here. Of the code
+ * that unpacks the kernel, which has no functions, some bytes from each address on are copied once.
  *
  * Everything is bounded, what is left out is counted.
  */
@@ -21,6 +22,7 @@
 
 #define LEAF_CODE_WAITING_MAX (1u << 16) /* addresses that have no name yet */
 #define LEAF_CODE_FUNCTIONS_MAX (1u << 14)
+#define LEAF_CODE_WINDOWS_MAX 4096u              /* addresses in code without functions */
 #define LEAF_CODE_BYTES_MAX (UINT64_C(16) << 20) /* of a trace */
 
 struct leaf_code_totals {

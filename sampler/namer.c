@@ -156,6 +156,11 @@ bool namer_find(const struct namer *namer, enum address_kind kind, uint64_t addr
 		found = symbol_table_find(config->tables[i], address, &symbol);
 		symbol_kind = FXT_SYMBOL_FILE;
 	}
+	if (!found && config->kernel_file &&
+	    (kind == ADDRESS_STARTUP || address >= GUEST_KERNEL_HALF)) {
+		found = symbol_table_find(config->kernel_file, address, &symbol);
+		symbol_kind = FXT_SYMBOL_FILE;
+	}
 	if (!found && kind == ADDRESS_STARTUP && address >= config->startup_start &&
 	    address < config->startup_end) {
 		symbol = (struct symbol){.start = config->startup_start,

@@ -36,6 +36,8 @@ struct namer_config {
 	struct guest_view *view;
 	const struct symbol_table *tables[NAMER_TABLES_MAX]; /* given by the user; borrowed */
 	unsigned table_count;
+	/* Of the file that was booted: the kernel's addresses only. NULL: none. Borrowed. */
+	const struct symbol_table *kernel_file;
 	struct user_namer
 		*programs;      /* told of samples and processes' names; NULL: none. Borrowed. */
 	uint64_t startup_start; /* where the kernel file was loaded; both 0: not known */

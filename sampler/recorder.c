@@ -325,6 +325,7 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	struct namer_config names = {
 		.view = guest_view_of(config->target),
 		.table_count = config->table_count,
+		.kernel_file = config->kernel_file,
 		.startup_start = config->startup_start,
 		.startup_end = config->startup_end,
 	};

@@ -41,6 +41,9 @@ struct recorder_config {
 	/* Symbols given by the user: they name any address they contain. Borrowed. */
 	const struct symbol_table *tables[RECORDER_TABLES_MAX];
 	unsigned table_count;
+	/* Symbols of the kernel file that was booted, for addresses of the kernel only, which its
+	 * own memory and the tables above do not name. NULL: none. Borrowed. */
+	const struct symbol_table *kernel_file;
 
 	/* Where copies of the guest's programs are; NULL: nowhere. Asked by the learner thread, and
 	 * at the end by the one that ends the recorder. Borrowed. */

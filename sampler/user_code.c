@@ -53,12 +53,16 @@ void user_code_open(struct user_code *self, const struct guest_programs *program
 		linux_cached_file_init(&source->file, &programs->cache, &mapping->file);
 }
 
-uint64_t user_code_copy(struct user_code_source *source, const struct symbol *symbol)
+/* 0 is no member of a set. */
+static uint64_t make_key(uint64_t owner, uint64_t start)
+{
+	return ((owner ^ start) * UINT64_C(0x9e3779b97f4a7c15)) | 1;
+}
+
+static uint64_t copy(struct user_code_source *source, uint64_t key, uint64_t address, uint64_t size,
+		     uint64_t counts)
 {
 	struct user_code *self = source->code;
-	uint64_t address = symbol->start + source->bias;
-	/* 0 is no member of a set. */
-	uint64_t key = ((source->file_identity ^ symbol->start) * UINT64_C(0x9e3779b97f4a7c15)) | 1;
 	size_t place;
 
 	if (!address_set_place(&self->known, key, &place) || self->known.marks[place])
@@ -67,16 +71,35 @@ uint64_t user_code_copy(struct user_code_source *source, const struct symbol *sy
 	self->copier.write = write_record;
 	self->copier.target = see_target;
 	self->copier.context = source;
-	if (code_copy(&self->copier, &source->of, boot_time_ns(), address, symbol->size, address, 0)
+	if (code_copy(&self->copier, &source->of, boot_time_ns(), address, size, address, 0)
 		    .bytes) {
-		self->totals.functions++;
+		self->totals.functions += counts;
 		return key;
 	}
 	if (!source->failed) {
 		self->known.marks[place] = 1;
-		self->totals.left_out++;
+		self->totals.left_out += counts;
 	}
 	return 0;
+}
+
+uint64_t user_code_copy(struct user_code_source *source, const struct symbol *symbol)
+{
+	return copy(source, make_key(source->file_identity, symbol->start),
+		    symbol->start + source->bias, symbol->size, 1);
+}
+
+uint64_t user_code_copy_window(struct user_code_source *source, uint64_t address)
+{
+	/* What a program made is its own, and goes with it. */
+	uint64_t owner = source->file_identity;
+	uint64_t start = address - source->bias;
+
+	if (!source->has_file)
+		owner += source->of.process * UINT64_C(0xff51afd7ed558ccd) +
+			 source->of.address_space;
+	/* Functions of the same file begin at these addresses, too. */
+	return copy(source, make_key(~owner, start), address, CODE_WINDOW_BYTES, 0);
 }
 
 void user_code_keep(struct user_code *self, uint64_t key)

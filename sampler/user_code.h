@@ -33,8 +33,8 @@ struct user_code_source {
 	const struct guest_memory *memory;
 	struct address_space space; /* the process's */
 	bool has_space;
-	bool has_file;
-	bool failed; /* no memory for records */
+	bool has_file; /* whose code it is, in all processes */
+	bool failed;   /* no memory for records */
 	struct linux_cached_file file;
 	const struct elf_image *image;
 	uint64_t bias;
@@ -57,6 +57,9 @@ void user_code_open(struct user_code *self, const struct guest_programs *program
 /* Copies the code of a function, whose address is the file's. Returns a key for user_code_keep();
  * 0: nothing was copied. */
 uint64_t user_code_copy(struct user_code_source *source, const struct symbol *symbol);
+
+/* The same of some bytes of code that has no functions, from an address of the process on. */
+uint64_t user_code_copy_window(struct user_code_source *source, uint64_t address);
 
 /* The records with that key are going to be written: no other copy is needed. */
 void user_code_keep(struct user_code *self, uint64_t key);

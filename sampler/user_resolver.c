@@ -204,6 +204,47 @@ static void name_called(void *context, uint64_t address)
 			   symbol.name);
 }
 
+static void open_code(struct look *look, const struct linux_mapping *mapping,
+		      const struct elf_image *image, uint64_t bias, struct user_code_source *source)
+{
+	user_code_open(&look->self->code, &look->self->programs, look->mm, mapping, source);
+	source->image = image;
+	source->bias = bias;
+	source->file_identity = identity_of_file(mapping);
+	source->of = (struct fxt_process_symbols){.process = look->work->process,
+						  .address_space = look->address_space};
+	source->words = &look->work->words;
+}
+
+/* Keys of what was copied: at most one for each address. */
+static void note_code(struct user_work *work, uint64_t key)
+{
+	if (key)
+		work->code[work->code_count++] = key;
+}
+
+static void name_nothing(void *context, uint64_t address)
+{
+	(void)context;
+	(void)address;
+}
+
+/* Of code without functions, as a stripped program's or what a program made itself, some bytes from
+ * each address on. */
+static void copy_windows(struct look *look, const struct linux_mapping *mapping, size_t first,
+			 size_t end, const struct elf_image *image, uint64_t bias)
+{
+	struct user_work *work = look->work;
+	struct user_code_source source;
+
+	open_code(look, mapping, image, bias, &source);
+	source.called = name_nothing;
+	for (size_t i = first; i < end; i++)
+		if (work->stood[i] && work->marks[i] != USER_NAMED && work->marks[i] != USER_NEW)
+			note_code(work, user_code_copy_window(&source, work->addresses[i]));
+	look->failed = look->failed || source.failed;
+}
+
 /* The names of addresses [first, end) of the work, which are in code of an ELF image. */
 static void name_functions(struct look *look, const struct linux_mapping *mapping, size_t first,
 			   size_t end, const struct symbol_table *symbols,
@@ -215,13 +256,7 @@ static void name_functions(struct look *look, const struct linux_mapping *mappin
 	uint64_t last = 0;
 	bool any = false;
 
-	user_code_open(&look->self->code, &look->self->programs, look->mm, mapping, &source);
-	source.image = image;
-	source.bias = bias;
-	source.file_identity = identity_of_file(mapping);
-	source.of = (struct fxt_process_symbols){.process = work->process,
-						 .address_space = look->address_space};
-	source.words = &work->words;
+	open_code(look, mapping, image, bias, &source);
 	source.called = name_called;
 	source.context = &called;
 	for (size_t i = first; i < end; i++) {
@@ -232,12 +267,8 @@ static void name_functions(struct look *look, const struct linux_mapping *mappin
 			continue;
 		}
 		work->marks[i] = USER_NAMED;
-		if (work->stood[i]) {
-			uint64_t key = user_code_copy(&source, &symbol);
-
-			if (key)
-				work->code[work->code_count++] = key;
-		}
+		if (work->stood[i])
+			note_code(work, user_code_copy(&source, &symbol));
 		if (any && symbol.start == last)
 			continue;
 		any = true;
@@ -307,6 +338,8 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 		work->marks[i] = unnamed;
 	if (symbols)
 		name_functions(look, mapping, first, end, symbols, image, bias, unnamed);
+	if (mapping->executable)
+		copy_windows(look, mapping, first, end, image, bias);
 	symbol_table_deinit(&special.symbols);
 }
 

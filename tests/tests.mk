@@ -8,7 +8,7 @@ programs = $(patsubst tests/$(1)/%.c,$(BUILD)/tests/$(1)/%,$(wildcard tests/$(1)
 UNIT_TESTS := $(call programs,unit)
 KVM_TESTS := $(call programs,kvm)
 BENCHES := $(call programs,bench)
-UNIT_SCRIPTS := $(wildcard tests/run-selftest.sh tests/unit/*.sh tests/pages/*.sh)
+UNIT_SCRIPTS := $(wildcard tests/run-selftest.sh tests/unit/*.sh) tests/pages/pages.sh
 # What the scripts of tests/pages run.
 PAGES_PROGRAMS := $(call programs,pages)
 KVM_SCRIPTS := $(wildcard tests/kvm/*.sh)
@@ -32,18 +32,19 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 		$(filter %.o,$^) $(filter %.a,$^) -lcriterion -lm $(LIBS) $(LIBS_$*)
 
 # Command lines are parsed in tools/, which is in no library.
-$(BUILD)/tests/unit/record_options: $(patsubst %,$(BUILD)/obj/tools/%.o,record_options sampling_options)
-$(BUILD)/tests/unit/record_status: $(patsubst %,$(BUILD)/obj/tools/%.o,record_status progress)
-$(BUILD)/tests/unit/sampling_summary: $(BUILD)/obj/tools/sampling_summary.o
+$(BUILD)/tests/unit/record_options: $(patsubst %,$(BUILD)/obj/tools/%.o,record/record_options record/sampling_options)
+$(BUILD)/tests/unit/record_status: $(patsubst %,$(BUILD)/obj/tools/%.o,record/record_status progress)
+$(BUILD)/tests/unit/sampling_summary: $(BUILD)/obj/tools/record/sampling_summary.o
 $(BUILD)/tests/unit/output: $(patsubst %,$(BUILD)/obj/tools/%.o,output progress)
 $(BUILD)/tests/unit/progress: $(BUILD)/obj/tools/progress.o
-$(BUILD)/tests/unit/top_lines: $(BUILD)/obj/tools/top_lines.o
+$(BUILD)/tests/unit/top_lines: $(BUILD)/obj/tools/top/lines.o
 $(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\
-	lab_cpio lab_init lab_initramfs lab_parts progress subprocess)
+	lab/cpio lab/init lab/initramfs lab/packages lab/parts lab/paths progress subprocess)
+$(BUILD)/tests/unit/lab_packages: $(patsubst %,$(BUILD)/obj/tools/%.o,lab/packages lab/parts lab/paths progress subprocess)
 
 $(BUILD)/tests/unit/program_files: $(patsubst %,$(BUILD)/obj/tools/%.o,\
-	cpio_reader initrd_files lab_cpio program_files program_files_helper subprocess)
-$(BUILD)/tests/fuzz/fuzz_cpio: $(BUILD)/obj/tools/cpio_reader.o
+	$(addprefix record/,cpio_reader initrd_files program_files program_files_helper) lab/cpio subprocess)
+$(BUILD)/tests/fuzz/fuzz_cpio: $(BUILD)/obj/tools/record/cpio_reader.o
 
 $(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
@@ -106,32 +107,35 @@ kernels: $(BUILD)/guestprof
 
 # Memory images of stock kernels that tests of the unit floor look into; half a minute each, once.
 # Without them those tests are skipped and say so.
-IMAGES := 6.1 6.1-pti-tasks 6.12-tasks
+IMAGES := 6.1 6.1-pti-tasks 6.12-tasks 7.3-cloud-tasks
 .PHONY: images
-images:
+images: $(BUILD)/guestprof
 	@tests/images/make-image.sh --missing $(IMAGES) || \
 		echo "make: not all memory images can be had here: tests that need one are skipped" >&2
 
 RUN := tests/run --guestprof $(BUILD)/guestprof
 
+# What a person asks for is built on all CPUs, unless the command line says how many jobs there are to be.
+ALL_CPUS = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
+
 .PHONY: test test-unit test-kvm test-lab
 test:
 	$(call packages,build test lab)
-	@$(MAKE) --no-print-directory all unit-tests kvm-tests lab-programs sanitized-tests kernels
+	@$(MAKE) --no-print-directory $(ALL_CPUS) all unit-tests kvm-tests lab-programs sanitized-tests kernels
 	@$(MAKE) --no-print-directory images
 	@$(RUN) --unit $(UNIT_TESTS) $(UNIT_SCRIPTS) $(SANITIZED_TESTS) \
 		--kvm $(KVM_TESTS) $(KVM_SCRIPTS) --lab $(LAB_SCRIPTS)
 test-unit:
 	$(call packages,build test)
-	@$(MAKE) --no-print-directory all unit-tests sanitized-tests
+	@$(MAKE) --no-print-directory $(ALL_CPUS) all unit-tests sanitized-tests
 	@$(RUN) --unit $(UNIT_TESTS) $(UNIT_SCRIPTS) $(SANITIZED_TESTS)
 test-kvm:
 	$(call packages,build test lab)
-	@$(MAKE) --no-print-directory all kvm-tests
+	@$(MAKE) --no-print-directory $(ALL_CPUS) all kvm-tests
 	@$(RUN) --kvm $(KVM_TESTS) $(KVM_SCRIPTS)
 test-lab:
 	$(call packages,build test lab)
-	@$(MAKE) --no-print-directory all lab-programs kernels
+	@$(MAKE) --no-print-directory $(ALL_CPUS) all lab-programs kernels
 	@$(RUN) --lab $(LAB_SCRIPTS)
 
 # The pages alone, with what they need installed first. PAGES_TRACE=FILE also takes pictures of a trace.
@@ -139,13 +143,13 @@ test-lab:
 test-pages:
 	$(call packages,build test pages)
 	@$(MAKE) --no-print-directory all $(PAGES_PROGRAMS)
-	@$(RUN) --unit $(wildcard tests/pages/*.sh)
+	@$(RUN) --unit tests/pages/pages.sh
 
 # Measurements print ratios; they fail nothing.
 .PHONY: bench
 bench:
 	$(call packages,build lab)
-	@$(MAKE) --no-print-directory all benches kernels
+	@$(MAKE) --no-print-directory $(ALL_CPUS) all benches kernels
 	@for bench in $(BENCHES); do echo "== $${bench##*/}"; $$bench || exit 1; done
 	@for bench in $(wildcard tests/bench/*.sh); do echo "== $${bench##*/}"; \
 		GUESTPROF=$(BUILD)/guestprof sh $$bench || exit 1; done

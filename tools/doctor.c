@@ -1,6 +1,6 @@
 /* guestprof doctor: what this machine can do, and what to do about the rest. */
 #include "command.h"
-#include "lab.h"
+#include "tools/lab/lab.h"
 
 #include "base/cleanup.h"
 #include "base/container.h"
@@ -368,9 +368,11 @@ static const char help[] =
 	"\n"
 	"  --json   the same for programs\n"
 	"  --quiet  nothing but the exit code\n"
-	"  --floor  one word: native, emulated or none, for what /dev/kvm does; exit code 0\n"
+	"  --floor  one word: native, emulated or none, for what /dev/kvm does; exit\n"
+	"           code 0\n"
 	"\n"
-	"Exit code: 0 stock guests run here, 3 only in the lab, 4 in neither, 2 wrong usage.\n"
+	"Exit code: 0 stock guests run here, 3 only in the lab, 4 in neither, 2 wrong\n"
+	"usage.\n"
 	"\n"
 	"Examples: guestprof doctor\n"
 	"          guestprof doctor --quiet && guestprof record -k vmlinuz\n";

@@ -1,6 +1,7 @@
 #include "options.h"
 
 #include "command.h"
+#include "output.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +82,14 @@ bool option_trace(const char *program, int argc, char **argv, const char **path)
 {
 	if (optind < argc)
 		*path = argv[optind++];
-	if (optind < argc)
+	if (optind < argc) {
 		fprintf(stderr, "%s: '%s': give one trace\n", program, argv[optind]);
-	return optind == argc;
+		return false;
+	}
+	if (!**path) {
+		fprintf(stderr, "%s: '': give a trace\n", program);
+		return false;
+	}
+	output_protect(*path);
+	return true;
 }

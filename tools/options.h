@@ -41,7 +41,8 @@ bool option_percent(const char *program, const char *name, const char *text, dou
 enum option_shape { SHAPE_TABLE, SHAPE_CALLEES, SHAPE_CALLERS };
 bool option_tree(const char *program, const char *text, enum option_shape *shape);
 
-/* What stands behind the options: at most one trace; `path` stays as it is without. */
+/* What stands behind the options: at most one trace; `path` stays as it is without. No output will
+ * replace it. */
 bool option_trace(const char *program, int argc, char **argv, const char **path);
 
 #endif

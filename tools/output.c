@@ -10,6 +10,37 @@
 #include <string.h>
 #include <sys/stat.h>
 
+static struct {
+	dev_t device;
+	ino_t number;
+} inputs[OUTPUT_INPUTS_MAX];
+static size_t input_count;
+
+void output_protect(const char *path)
+{
+	struct stat file;
+
+	if (input_count == OUTPUT_INPUTS_MAX || stat(path, &file))
+		return;
+	inputs[input_count].device = file.st_dev;
+	inputs[input_count++].number = file.st_ino;
+}
+
+static bool is_input(const struct stat *file)
+{
+	for (size_t i = 0; i < input_count; i++)
+		if (inputs[i].device == file->st_dev && inputs[i].number == file->st_ino)
+			return true;
+	return false;
+}
+
+bool output_is_protected(const char *path)
+{
+	struct stat file;
+
+	return !stat(path, &file) && is_input(&file);
+}
+
 static gp_status_t open_temporary(struct output *output, struct error *error)
 {
 	mode_t mask = umask(0);
@@ -49,9 +80,15 @@ gp_status_t output_open(struct output *output, const char *path, struct error *e
 			progress_end();
 		return GP_OK;
 	}
+	if (!*path)
+		return error_set(error, GP_ERR_INVALID_ARGS, "the output has no name; give one");
 	if (stat(path, &file)) {
 		output->path = strdup(path);
 		file.st_mode = S_IFREG;
+	} else if (is_input(&file)) {
+		return error_set(error, GP_ERR_INVALID_ARGS,
+				 "%s is what is read, and would be lost; give another output",
+				 path);
 	} else if (S_ISREG(file.st_mode)) {
 		/* The link stays, what it leads to is replaced. */
 		output->path = realpath(path, NULL);

@@ -23,6 +23,12 @@ struct output {
 	bool is_pager;
 };
 
+/* A file that this process reads: output_open() refuses to replace it. One that cannot be found is
+ * nobody's loss; the first OUTPUT_INPUTS_MAX are remembered. */
+#define OUTPUT_INPUTS_MAX 32
+void output_protect(const char *path);
+bool output_is_protected(const char *path);
+
 /* `path` NULL or "-": standard output. */
 gp_status_t output_open(struct output *output, const char *path, struct error *error);
 

@@ -1,18 +1,33 @@
 #include "progress.h"
 
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #define PATIENCE_NS UINT64_C(1000000000)
 #define REDRAW_NS UINT64_C(200000000)
+#define TEXT_MAX 128
 
+/* Work tells how far it is; but some cannot: what is being sorted, compressed or written. A thread
+ * sees that nothing has been told for a second, and shows for how long. */
 static struct {
+	pthread_mutex_t lock; /* for all that follows */
 	const char *program;
 	bool shown; /* somebody looks */
 	bool drawn;
 	uint64_t next_ns;
-} line;
+	uint64_t told_ns;    /* when was told what is */
+	bool ended;          /* all of it was done then */
+	char text[TEXT_MAX]; /* without the program's name */
+	bool has_thread;
+	pthread_t thread;
+	int wake_fd; /* readable: the thread is to end */
+} line = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake_fd = -1};
 
 static uint64_t now_ns(void)
 {
@@ -22,15 +37,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-void progress_begin(const char *program)
-{
-	line.program = program;
-	line.drawn = false;
-	line.shown = isatty(STDERR_FILENO);
-	line.next_ns = now_ns() + PATIENCE_NS;
-}
-
-void progress_draw(const char *text, size_t size)
+static void draw(const char *text, size_t size)
 {
 	struct winsize window;
 	size_t width = 79;
@@ -41,32 +48,123 @@ void progress_draw(const char *text, size_t size)
 	fprintf(stderr, "\r\033[K%.*s", (int)(size < width ? size : width), text);
 }
 
-void progress_tell(const char *what, uint64_t done, uint64_t all)
+static size_t cut(int size, size_t capacity)
 {
-	char text[128];
-	uint64_t now;
+	return (size_t)size < capacity ? (size_t)size : capacity - 1;
+}
+
+/* What is shown while nobody tells anything. */
+static void draw_silence(uint64_t now)
+{
+	unsigned long long seconds = (now - line.told_ns) / PATIENCE_NS;
+	char text[2 * TEXT_MAX];
 	int size;
 
-	if (!line.shown)
+	if (line.ended || !*line.text)
+		size = snprintf(text, sizeof(text), "%s: %s: %llu s", line.program,
+				line.ended ? "sorting and writing" : "working", seconds);
+	else
+		size = snprintf(text, sizeof(text), "%s: %s (for %llu s)", line.program, line.text,
+				seconds);
+	draw(text, cut(size, sizeof(text)));
+}
+
+static void *watch(void *context)
+{
+	struct pollfd waiting = {.fd = line.wake_fd, .events = POLLIN};
+
+	(void)context;
+	while (!poll(&waiting, 1, REDRAW_NS / 1000000)) {
+		uint64_t now = now_ns();
+
+		pthread_mutex_lock(&line.lock);
+		if (line.shown && now - line.told_ns >= PATIENCE_NS && now >= line.next_ns) {
+			line.next_ns = now + REDRAW_NS;
+			draw_silence(now);
+		}
+		pthread_mutex_unlock(&line.lock);
+	}
+	return NULL;
+}
+
+/* Signals are for the main thread. Without a thread there is a little less to see. */
+static void start_thread(void)
+{
+	sigset_t all, before;
+
+	line.wake_fd = eventfd(0, EFD_CLOEXEC);
+	if (line.wake_fd < 0)
 		return;
-	now = now_ns();
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	line.has_thread = !pthread_create(&line.thread, NULL, watch, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void end_thread(void)
+{
+	if (line.has_thread && !eventfd_write(line.wake_fd, 1)) {
+		pthread_join(line.thread, NULL);
+		line.has_thread = false;
+	}
+	if (line.wake_fd >= 0)
+		close(line.wake_fd);
+	line.wake_fd = -1;
+}
+
+void progress_begin(const char *program)
+{
+	progress_end();
+	line.program = program;
+	line.shown = isatty(STDERR_FILENO);
+	line.told_ns = now_ns();
+	line.next_ns = line.told_ns + PATIENCE_NS;
+	line.ended = false;
+	line.text[0] = 0;
+	if (line.shown)
+		start_thread();
+}
+
+void progress_draw(const char *text, size_t size)
+{
+	pthread_mutex_lock(&line.lock);
+	draw(text, size);
+	pthread_mutex_unlock(&line.lock);
+}
+
+static void tell(const char *what, uint64_t done, uint64_t all)
+{
+	uint64_t now = now_ns();
+	char text[2 * TEXT_MAX];
+	int size;
+
+	if (all)
+		snprintf(line.text, sizeof(line.text), "%s: %u %%", what,
+			 (unsigned)(100 * ((double)(done < all ? done : all) / (double)all)));
+	else if (done)
+		snprintf(line.text, sizeof(line.text), "%s: %llu", what, (unsigned long long)done);
+	else
+		snprintf(line.text, sizeof(line.text), "%s", what);
+	line.told_ns = now;
+	line.ended = all && done >= all;
 	if (now < line.next_ns)
 		return;
 	line.next_ns = now + REDRAW_NS;
-	if (all)
-		size = snprintf(
-			text, sizeof(text), "%s: %s: %u %%", line.program, what,
-			(unsigned)(100 * ((double)(done < all ? done : all) / (double)all)));
-	else if (done)
-		size = snprintf(text, sizeof(text), "%s: %s: %llu", line.program, what,
-				(unsigned long long)done);
-	else
-		size = snprintf(text, sizeof(text), "%s: %s", line.program, what);
-	progress_draw(text, (size_t)size < sizeof(text) ? (size_t)size : sizeof(text) - 1);
+	size = snprintf(text, sizeof(text), "%s: %s", line.program, line.text);
+	draw(text, cut(size, sizeof(text)));
+}
+
+void progress_tell(const char *what, uint64_t done, uint64_t all)
+{
+	pthread_mutex_lock(&line.lock);
+	if (line.shown)
+		tell(what, done, all);
+	pthread_mutex_unlock(&line.lock);
 }
 
 void progress_end(void)
 {
+	end_thread();
 	if (line.drawn)
 		fputs("\r\033[K", stderr);
 	line.drawn = line.shown = false;

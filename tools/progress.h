@@ -2,7 +2,8 @@
  * work of less than a second.
  *
  * One line for the process, on standard error: it belongs to the main thread. Whoever prints ends
- * it first; output_open() does when the output is a terminal itself.
+ * it first; output_open() does when the output is a terminal itself. Where nothing is told for a
+ * second, as while something large is sorted, compressed or written, it says for how long.
  *
  *     progress_begin("guestprof report");
  *     progress_open_trace(path, &trace, &error)     reading it tells how far it is by itself

@@ -11,16 +11,15 @@
 
 static const char help[] =
 	"usage: guestprof ps [OPTIONS]\n"
-	"Lists the KVM virtual machines of this host that this user may see, and for those that "
-	"'guestprof\n"
-	"attach' cannot profile the reason.\n"
+	"Lists the KVM virtual machines of this host that this user may see, and for\n"
+	"those that 'guestprof attach' cannot profile the reason.\n"
 	"\n"
-	"      --passive           only look at /proc: do not stop a vCPU for the moment that it "
-	"takes to\n"
-	"                          find the guest's memory and kernel\n"
+	"      --passive           only look at /proc: do not stop a vCPU for the moment\n"
+	"                          that it takes to find the guest's memory and kernel\n"
 	"  -h, --help\n"
 	"\n"
-	"Exit codes: 0 there are some, 1 something failed, 3 there are none, 2 bad input.\n"
+	"Exit codes: 0 there are some, 1 something failed, 3 there are none, 2 bad\n"
+	"input.\n"
 	"\n"
 	"Examples: guestprof ps\n"
 	"          guestprof ps --passive\n";
@@ -125,9 +124,10 @@ int command_ps(int argc, char **argv)
 		return EXIT_FAILURE;
 	if (hidden)
 		fprintf(stderr,
-			"guestprof ps: %u processes of other users may not be looked at; root and "
-			"CAP_SYS_PTRACE may\n",
-			hidden);
+			"guestprof ps: %u process%s may not be looked at, and may run machines, "
+			"too; root "
+			"and CAP_SYS_PTRACE may look\n",
+			hidden, hidden == 1 ? "" : "es");
 	if (!listing.count)
 		fputs("guestprof ps: no KVM virtual machine runs here that this user may see\n",
 		      stderr);

@@ -1,6 +1,7 @@
 #include "vmm/boot.h"
 
 #include "base/cleanup.h"
+#include "vmm/multiboot.h"
 
 #include <asm/bootparam.h>
 #include <errno.h>
@@ -10,8 +11,9 @@
 #include <unistd.h>
 
 enum {
+	BIOS_DATA_GPA = 0x400,
 	GDT_GPA = 0x500,
-	START_INFO_GPA = 0x6000,
+	START_INFO_GPA = 0x6000, /* a page */
 	ZERO_PAGE_GPA = 0x7000,
 	PAGE_TABLES_GPA = 0x9000,
 	STACK_GPA = 0xfff0,
@@ -57,15 +59,6 @@ struct pvh_memory_range {
 	uint32_t reserved;
 };
 _Static_assert(sizeof(struct pvh_memory_range) == 24, "the size the specification gives");
-
-/* Address range types, ACPI 6.5 section 15 and e820 alike. */
-enum { RANGE_RAM = 1, RANGE_RESERVED = 2 };
-
-struct memory_range {
-	uint64_t start;
-	uint64_t size;
-	uint32_t type;
-};
 
 static uint64_t low_ram_end(uint64_t ram_size)
 {
@@ -213,14 +206,14 @@ static unsigned memory_ranges(uint64_t ram_size, struct memory_range ranges[MEMO
 	uint64_t low = low_ram_end(ram_size);
 	unsigned count = 0;
 
-	ranges[count++] = (struct memory_range){0, LOW_MEMORY_END, RANGE_RAM};
+	ranges[count++] = (struct memory_range){0, LOW_MEMORY_END, MEMORY_RANGE_RAM};
 	ranges[count++] = (struct memory_range){LOW_MEMORY_END, HIGH_MEMORY_START - LOW_MEMORY_END,
-						RANGE_RESERVED};
+						MEMORY_RANGE_RESERVED};
 	ranges[count++] =
-		(struct memory_range){HIGH_MEMORY_START, low - HIGH_MEMORY_START, RANGE_RAM};
+		(struct memory_range){HIGH_MEMORY_START, low - HIGH_MEMORY_START, MEMORY_RANGE_RAM};
 	if (ram_size > low)
 		ranges[count++] =
-			(struct memory_range){GUEST_RAM_HOLE_END, ram_size - low, RANGE_RAM};
+			(struct memory_range){GUEST_RAM_HOLE_END, ram_size - low, MEMORY_RANGE_RAM};
 	return count;
 }
 
@@ -296,6 +289,21 @@ static bool write_start_info(const struct boot_files *files, const struct guest_
 	return guest_ram_write(ram, gpa(START_INFO_GPA), &block, sizeof(block));
 }
 
+static bool write_multiboot_facts(const struct boot_files *files, const struct guest_ram *ram,
+				  uint64_t initrd)
+{
+	struct memory_range ranges[MEMORY_RANGES_MAX];
+	struct multiboot_facts facts = {
+		.command_line = COMMAND_LINE_GPA,
+		.initrd = initrd,
+		.initrd_size = files->initrd_size,
+		.ranges = ranges,
+		.range_count = memory_ranges(ram->size, ranges),
+	};
+
+	return multiboot_write_facts(&facts, ram, START_INFO_GPA);
+}
+
 /* Real-mode code at f000:fff0, the PC's reset vector. With hardware-reduced ACPI Linux restarts
  * by EFI, and where there is no EFI it enters the firmware there, without ever trying the ACPI
  * reset register (arch/x86/platform/efi/quirks.c efi_reboot_required(), since 3.17;
@@ -313,12 +321,62 @@ static bool write_firmware_entry(const struct guest_ram *ram)
 	return guest_ram_write(ram, gpa(FIRMWARE_ENTRY_GPA), code, sizeof(code));
 }
 
+/* What a PC's BIOS leaves behind and kernels read without asking for a BIOS: where COM1 is, and
+ * where the memory below 1 MiB ends. Xen puts its first 64 KiB of data below the lower of the two
+ * ends. */
+static bool write_firmware_data(const struct guest_ram *ram)
+{
+	enum { COM1_AT = 0x00, EXTENDED_SEGMENT_AT = 0x0e, BASE_MEMORY_AT = 0x13 };
+	const uint16_t com1 = 0x3f8;
+	const uint16_t extended_segment = LOW_MEMORY_END >> 4;
+	const uint16_t base_memory_kib = LOW_MEMORY_END >> 10;
+	bool written = guest_ram_write(ram, gpa(BIOS_DATA_GPA + COM1_AT), &com1, sizeof(com1));
+
+	written &= guest_ram_write(ram, gpa(BIOS_DATA_GPA + EXTENDED_SEGMENT_AT), &extended_segment,
+				   sizeof(extended_segment));
+	return written && guest_ram_write(ram, gpa(BIOS_DATA_GPA + BASE_MEMORY_AT),
+					  &base_memory_kib, sizeof(base_memory_kib));
+}
+
+/* Tells the kernel of its command line, initrd and memory, as its protocol wants it, and says in
+ * which state the first vCPU finds that. */
+static bool write_parameters(const struct boot_files *files, const struct guest_ram *ram,
+			     uint64_t initrd, uint64_t acpi_rsdp, struct boot_state *state)
+{
+	switch (files->kernel.kind) {
+	case KERNEL_BZIMAGE:
+		state->mode = BOOT_LONG_MODE;
+		state->rsi = ZERO_PAGE_GPA;
+		return write_zero_page(files, ram, initrd, acpi_rsdp);
+	case KERNEL_BZIMAGE_32:
+		state->mode = BOOT_PROTECTED_MODE;
+		state->rsi = ZERO_PAGE_GPA;
+		return write_zero_page(files, ram, initrd, acpi_rsdp);
+	case KERNEL_PVH:
+		state->mode = BOOT_PROTECTED_MODE;
+		state->rbx = START_INFO_GPA;
+		return write_start_info(files, ram, initrd, acpi_rsdp);
+	case KERNEL_MULTIBOOT:
+		state->mode = BOOT_PROTECTED_MODE;
+		state->rax = MULTIBOOT_LOADER_MAGIC;
+		state->rbx = START_INFO_GPA;
+		return write_multiboot_facts(files, ram, initrd);
+	}
+	return false;
+}
+
 gp_status_t boot_load(const struct boot_files *files, const struct guest_ram *ram,
 		      uint64_t acpi_rsdp, struct boot_state *state, struct error *error)
 {
-	/* Flat 64-bit code at 0x10 and flat data at 0x18, as the boot protocol asks. */
-	static const uint64_t gdt[] = {0, 0, 0x00af9b000000ffff, 0x00cf93000000ffff};
-	bool linux_protocol = files->kernel.kind == KERNEL_BZIMAGE;
+	/* Flat code at 0x10, 64-bit or 32-bit, and flat data at 0x18, as the boot protocol asks. */
+	static const uint64_t gdt_64[] = {0, 0, 0x00af9b000000ffff, 0x00cf93000000ffff};
+	static const uint64_t gdt_32[] = {0, 0, 0x00cf9b000000ffff, 0x00cf93000000ffff};
+	struct boot_state start = {
+		.rip = files->kernel.entry,
+		.rsp = STACK_GPA,
+		.page_tables = PAGE_TABLES_GPA,
+		.gdt = GDT_GPA,
+	};
 	uint64_t initrd = 0;
 	gp_status_t status;
 	bool written;
@@ -331,23 +389,17 @@ gp_status_t boot_load(const struct boot_files *files, const struct guest_ram *ra
 	}
 	if (status)
 		return status;
-	written = guest_ram_write(ram, gpa(GDT_GPA), gdt, sizeof(gdt));
+	written = write_parameters(files, ram, initrd, acpi_rsdp, &start);
+	written &= guest_ram_write(ram, gpa(GDT_GPA),
+				   start.mode == BOOT_LONG_MODE ? gdt_64 : gdt_32, sizeof(gdt_64));
 	written &= guest_ram_write(ram, gpa(COMMAND_LINE_GPA), files->command_line,
 				   strlen(files->command_line) + 1);
 	written &= write_page_tables(ram);
 	written &= write_firmware_entry(ram);
-	written &= linux_protocol ? write_zero_page(files, ram, initrd, acpi_rsdp)
-				  : write_start_info(files, ram, initrd, acpi_rsdp);
+	written &= write_firmware_data(ram);
 	if (!written)
 		return error_set(error, GP_ERR_NO_MEMORY,
 				 "the guest's memory is too small to boot; give more with -m");
-	*state = (struct boot_state){
-		.mode = linux_protocol ? BOOT_LONG_MODE : BOOT_PROTECTED_MODE,
-		.rip = files->kernel.entry,
-		.rsp = STACK_GPA,
-		.parameters = linux_protocol ? ZERO_PAGE_GPA : START_INFO_GPA,
-		.page_tables = PAGE_TABLES_GPA,
-		.gdt = GDT_GPA,
-	};
+	*state = start;
 	return GP_OK;
 }

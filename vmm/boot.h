@@ -4,8 +4,9 @@
  * Guest-physical layout below 1 MiB, ours to give (e820 calls it usable: a kernel takes it
  * over once it has read what it needs):
  *
+ *   0x00400  what a PC's BIOS would have left: COM1, end of low memory
  *   0x00500  GDT: null, null, code (selector 0x10), data (selector 0x18)
- *   0x06000  PVH start_info, module list, memory map
+ *   0x06000  PVH start_info, or Multiboot information; module list, memory map
  *   0x07000  zero page (struct boot_params)
  *   0x09000  page tables: 4 GiB mapped one to one with 2 MiB pages (6 pages)
  *   0x0fff0  stack
@@ -24,15 +25,18 @@
 #include <stdint.h>
 
 enum boot_mode {
-	BOOT_LONG_MODE,      /* 64-bit Linux boot protocol: paging on, RSI = zero page */
-	BOOT_PROTECTED_MODE, /* PVH: 32-bit, paging off, EBX = start_info */
+	BOOT_LONG_MODE,      /* 64-bit, paging on */
+	BOOT_PROTECTED_MODE, /* 32-bit, paging off */
 };
 
+/* Where the first vCPU starts, and the registers in which a kernel is told where to read on. */
 struct boot_state {
 	enum boot_mode mode;
 	uint64_t rip;
 	uint64_t rsp;
-	uint64_t parameters; /* RSI or EBX */
+	uint64_t rax; /* Multiboot: the loader's magic number */
+	uint64_t rbx; /* PVH: start_info; Multiboot: its information */
+	uint64_t rsi; /* Linux: the zero page */
 	uint64_t page_tables;
 	uint64_t gdt;
 };

@@ -1,9 +1,10 @@
 /* What kind of kernel a file holds and where it wants to be.
  *
- * Two kinds boot here: a bzImage with a 64-bit entry point (Documentation/arch/x86/boot.rst,
- * protocol 2.12 and newer) and an ELF file with a Xen PVH note
- * (xen/include/public/arch-x86/hvm/start_info.h). Everything is checked before a VM exists,
- * so that a file that cannot boot gives one line and not a guest that hangs.
+ * Three kinds boot here: a bzImage (Documentation/arch/x86/boot.rst, protocol 2.12 and newer), by
+ * its 64-bit entry point or, for a 32-bit kernel, by its 32-bit one; an ELF file with a Xen PVH
+ * note (xen/include/public/arch-x86/hvm/start_info.h); a file with a Multiboot header
+ * (multiboot.h). Everything is checked before a VM exists, so that a file that cannot boot gives
+ * one line and not a guest that hangs.
  */
 #ifndef VMM_KERNEL_IMAGE_H
 #define VMM_KERNEL_IMAGE_H
@@ -18,7 +19,9 @@
 
 enum kernel_kind {
 	KERNEL_BZIMAGE,
+	KERNEL_BZIMAGE_32,
 	KERNEL_PVH,
+	KERNEL_MULTIBOOT,
 };
 
 /* A piece of the file and its place in guest-physical memory. */
@@ -43,8 +46,8 @@ struct kernel_image {
 	size_t setup_header_size;  /* bzImage: bytes from 0x1f1 on to copy to the zero page */
 };
 
-/* Reads and checks the file at `path`. Errors: no such file, not a kernel, truncated, no
- * 64-bit entry, too old a boot protocol, segments that make no sense. */
+/* Reads and checks the file at `path`. Errors: no such file, not a kernel (what it is instead is
+ * said where that can be told), truncated, too old a boot protocol, segments that make no sense. */
 gp_status_t kernel_image_open(const char *path, struct kernel_image *image, struct error *error);
 
 /* As above for bytes in memory, which stay the caller's; `name` is for error texts. */

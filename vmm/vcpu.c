@@ -78,6 +78,9 @@ static void set_boot_registers(const struct boot_state *state, struct kvm_regs *
 	*regs = (struct kvm_regs){
 		.rip = state->rip,
 		.rsp = state->rsp,
+		.rax = state->rax,
+		.rbx = state->rbx,
+		.rsi = state->rsi,
 		.rflags = RFLAGS_FIXED,
 	};
 	sregs->cs = flat_segment(GUEST_CODE_SELECTOR, SEGMENT_CODE, long_mode);
@@ -88,13 +91,10 @@ static void set_boot_registers(const struct boot_state *state, struct kvm_regs *
 	sregs->idt = (struct kvm_dtable){0};
 	sregs->cr0 = X86_CR0_PROTECTED | CR0_EXTENSION_TYPE;
 	if (long_mode) {
-		regs->rsi = state->parameters;
 		sregs->cr0 |= X86_CR0_PAGING;
 		sregs->cr3 = state->page_tables;
 		sregs->cr4 = X86_CR4_PAE;
 		sregs->efer = EFER_LONG_MODE_ENABLE | X86_EFER_LONG_MODE_ACTIVE;
-	} else {
-		regs->rbx = state->parameters;
 	}
 }
 

@@ -1,6 +1,9 @@
 /* The "processed profile" of the Firefox Profiler (profiler.firefox.com), JSON in gzip: its types
  * are declared in github.com/firefox-devtools/profiler, src/types/profile; version 54 of them.
- * Every thread has its own tables of functions and stacks; a guest's thread, or a vCPU, is one. */
+ * Every thread has its own tables of functions and stacks; a guest's thread, or a vCPU, is one. One
+ * more has no samples, but as markers the lines on the console and what each vCPU did. */
+#include "profile/export/firefox_markers.h"
+#include "profile/export/functions.h"
 #include "profile/export/series.h"
 
 #include "base/cleanup.h"
@@ -9,16 +12,14 @@
 
 #include <stdlib.h>
 
-/* Indices into `categories`, which give the colours. */
-enum { CATEGORY_KERNEL, CATEGORY_USER, CATEGORY_BOOT, CATEGORY_OTHER };
 #define CATEGORIES                                                                   \
 	"[{\"name\":\"Kernel\",\"color\":\"orange\",\"subcategories\":[\"Other\"]}," \
 	"{\"name\":\"User\",\"color\":\"blue\",\"subcategories\":[\"Other\"]},"      \
 	"{\"name\":\"Startup\",\"color\":\"purple\",\"subcategories\":[\"Other\"]}," \
 	"{\"name\":\"Other\",\"color\":\"grey\",\"subcategories\":[\"Other\"]}]"
 
-/* What one thread uses of the shared tree, with numbers of its own. `of_node` and `of_frame` hold
- * for entries whose mark is the thread's. */
+/* What one thread uses of the shared tree, with numbers of its own. `of_node`, `of_frame` and
+ * `of_function` hold for entries whose mark is the thread's. */
 struct tables {
 	uint32_t *nodes; /* used, parents first */
 	size_t node_count;
@@ -28,6 +29,11 @@ struct tables {
 	uint32_t *node_mark;
 	uint32_t *of_frame;
 	uint32_t *frame_mark;
+	uint32_t *functions; /* used, as numbers of frames */
+	size_t function_count;
+	uint32_t *of_function;
+	uint32_t *function_mark;
+	uint32_t *function_of; /* of every frame: export_functions() */
 };
 
 static void tables_deinit(struct tables *tables)
@@ -38,10 +44,16 @@ static void tables_deinit(struct tables *tables)
 	free(tables->node_mark);
 	free(tables->of_frame);
 	free(tables->frame_mark);
+	free(tables->functions);
+	free(tables->of_function);
+	free(tables->function_mark);
+	free(tables->function_of);
 }
 
-static bool tables_init(struct tables *tables, size_t nodes, size_t frames)
+static bool tables_init(struct tables *tables, size_t nodes, const struct frames *table)
 {
+	size_t frames = table->count;
+
 	*tables = (struct tables){
 		.nodes = calloc(nodes, sizeof(uint32_t)),
 		.frames = calloc(frames + 1, sizeof(uint32_t)),
@@ -49,9 +61,14 @@ static bool tables_init(struct tables *tables, size_t nodes, size_t frames)
 		.node_mark = calloc(nodes, sizeof(uint32_t)),
 		.of_frame = calloc(frames + 1, sizeof(uint32_t)),
 		.frame_mark = calloc(frames + 1, sizeof(uint32_t)),
+		.functions = calloc(frames + 1, sizeof(uint32_t)),
+		.of_function = calloc(frames + 1, sizeof(uint32_t)),
+		.function_mark = calloc(frames + 1, sizeof(uint32_t)),
+		.function_of = export_functions(table),
 	};
 	return tables->nodes && tables->frames && tables->of_node && tables->node_mark &&
-	       tables->of_frame && tables->frame_mark;
+	       tables->of_frame && tables->frame_mark && tables->functions && tables->of_function &&
+	       tables->function_mark && tables->function_of;
 }
 
 static int compare_numbers(const void *left, const void *right)
@@ -61,10 +78,26 @@ static int compare_numbers(const void *left, const void *right)
 	return a < b ? -1 : a > b;
 }
 
+static void collect_frame(struct tables *tables, uint32_t frame, uint32_t mark)
+{
+	uint32_t function = tables->function_of[frame];
+
+	if (tables->frame_mark[frame] == mark)
+		return;
+	tables->frame_mark[frame] = mark;
+	tables->of_frame[frame] = (uint32_t)tables->frame_count;
+	tables->frames[tables->frame_count++] = frame;
+	if (tables->function_mark[function] == mark)
+		return;
+	tables->function_mark[function] = mark;
+	tables->of_function[function] = (uint32_t)tables->function_count;
+	tables->functions[tables->function_count++] = function;
+}
+
 static void collect(struct tables *tables, const struct call_tree *tree,
 		    const struct series *series, uint32_t mark)
 {
-	tables->node_count = tables->frame_count = 0;
+	tables->node_count = tables->frame_count = tables->function_count = 0;
 	for (size_t i = 0; i < series->count; i++)
 		for (uint32_t node = series->samples[i].node;
 		     node && tables->node_mark[node] != mark; node = tree->nodes[node].parent) {
@@ -74,14 +107,8 @@ static void collect(struct tables *tables, const struct call_tree *tree,
 	if (tables->node_count)
 		qsort(tables->nodes, tables->node_count, sizeof(uint32_t), compare_numbers);
 	for (size_t i = 0; i < tables->node_count; i++) {
-		uint32_t frame = tree->nodes[tables->nodes[i]].frame;
-
 		tables->of_node[tables->nodes[i]] = (uint32_t)i;
-		if (tables->frame_mark[frame] == mark)
-			continue;
-		tables->frame_mark[frame] = mark;
-		tables->of_frame[frame] = (uint32_t)tables->frame_count;
-		tables->frames[tables->frame_count++] = frame;
+		collect_frame(tables, tree->nodes[tables->nodes[i]].frame, mark);
 	}
 }
 
@@ -117,38 +144,88 @@ static void count_column(FILE *to, const char *name, size_t count)
 	putc(']', to);
 }
 
-static void print_frame_tables(FILE *to, const struct tables *tables, const struct frames *frames)
+/* A line, which is not known as 0. */
+static void print_line(FILE *to, size_t index, unsigned line)
+{
+	if (line)
+		fprintf(to, "%s%u", index ? "," : "", line);
+	else
+		fprintf(to, "%snull", index ? "," : "");
+}
+
+static void print_frame_table(FILE *to, const struct tables *tables, const struct frames *frames)
 {
 	size_t count = tables->frame_count;
 
 	fprintf(to, "\"frameTable\":{\"length\":%zu", count);
 	same_column(to, "address", "-1", count);
-	same_column(to, "inlineDepth", "0", count);
-	fputs(",\"category\":[", to);
+	fputs(",\"inlineDepth\":[", to);
+	for (size_t i = 0; i < count; i++)
+		fprintf(to, "%s%d", i ? "," : "", frames->entries[tables->frames[i]].is_inlined);
+	fputs("],\"category\":[", to);
 	for (size_t i = 0; i < count; i++)
 		fprintf(to, "%s%d", i ? "," : "", category_of(&frames->entries[tables->frames[i]]));
 	putc(']', to);
 	same_column(to, "subcategory", "0", count);
-	count_column(to, "func", count);
+	fputs(",\"func\":[", to);
+	for (size_t i = 0; i < count; i++)
+		fprintf(to, "%s%u", i ? "," : "",
+			tables->of_function[tables->function_of[tables->frames[i]]]);
+	putc(']', to);
 	same_column(to, "nativeSymbol", "null", count);
 	same_column(to, "innerWindowID", "null", count);
-	same_column(to, "line", "null", count);
+	fputs(",\"line\":[", to);
+	for (size_t i = 0; i < count; i++)
+		print_line(to, i, frames->entries[tables->frames[i]].line);
+	putc(']', to);
 	same_column(to, "column", "null", count);
-	fprintf(to, "},\"funcTable\":{\"length\":%zu", count);
+	putc('}', to);
+}
+
+/* Their names are the first strings, their files, of those that have one, the next. */
+static void print_functions(FILE *to, const struct tables *tables, const struct frames *frames)
+{
+	size_t count = tables->function_count, files = 0;
+
+	fprintf(to, ",\"funcTable\":{\"length\":%zu", count);
 	count_column(to, "name", count);
 	same_column(to, "isJS", "false", count);
 	same_column(to, "relevantForJS", "false", count);
 	same_column(to, "resource", "-1", count);
-	same_column(to, "fileName", "null", count);
-	same_column(to, "lineNumber", "null", count);
-	same_column(to, "columnNumber", "null", count);
-	fputs("},\"stringArray\":[", to);
+	fputs(",\"fileName\":[", to);
 	for (size_t i = 0; i < count; i++) {
-		const struct frame *frame = &frames->entries[tables->frames[i]];
+		if (frames->entries[tables->functions[i]].file)
+			fprintf(to, "%s%zu", i ? "," : "", count + files++);
+		else
+			fprintf(to, "%snull", i ? "," : "");
+	}
+	fputs("],\"lineNumber\":[", to);
+	for (size_t i = 0; i < count; i++)
+		print_line(to, i, frames->entries[tables->functions[i]].begin);
+	putc(']', to);
+	same_column(to, "columnNumber", "null", count);
+	putc('}', to);
+}
+
+static void print_strings(FILE *to, const struct tables *tables, const struct frames *frames)
+{
+	size_t count = tables->function_count;
+
+	fputs(",\"stringArray\":[", to);
+	for (size_t i = 0; i < count; i++) {
+		const struct frame *frame = &frames->entries[tables->functions[i]];
 
 		if (i)
 			putc(',', to);
 		text_print_json(to, frame->name, frame->name_bytes);
+	}
+	for (size_t i = 0; i < count; i++) {
+		const char *file = frames->entries[tables->functions[i]].file;
+
+		if (!file)
+			continue;
+		putc(',', to);
+		text_print_json(to, file, strlen(file));
 	}
 	putc(']', to);
 }
@@ -195,20 +272,17 @@ static void print_samples(FILE *to, const struct tables *tables, const struct se
 	fputs("],\"weightType\":\"samples\"}", to);
 }
 
-static void print_thread(FILE *to, const struct export *export, const struct series *series,
-			 const struct tables *tables)
-{
-	const struct series_set *set = export->state;
-	const struct export_task *task = &series->task;
-	const char *process = task->process == FXT_VCPU_PROCESS ? "guest" : task->process_name;
-	uint64_t first_ns = export->trace->info.first_ns;
+#define NO_MARKERS                                                                           \
+	",\"markers\":{\"length\":0,\"category\":[],\"data\":[],\"endTime\":[],\"name\":[]," \
+	"\"phase\":[],"                                                                      \
+	"\"startTime\":[]}"
 
-	putc('{', to);
-	print_frame_tables(to, tables, export->frames);
-	print_stack_table(to, tables, &set->tree);
-	print_samples(to, tables, series, first_ns, export_period_ns(export));
-	fputs(",\"markers\":{\"length\":0,\"category\":[],\"data\":[],\"endTime\":[],\"name\":[],"
-	      "\"phase\":[],\"startTime\":[]},\"nativeSymbols\":{\"length\":0,\"address\":[],"
+/* What is the same in all of them, and whose thread it is. */
+static void print_thread_end(FILE *to, const struct export_task *task)
+{
+	const char *process = task->process == FXT_VCPU_PROCESS ? "guest" : task->process_name;
+
+	fputs(",\"nativeSymbols\":{\"length\":0,\"address\":[],"
 	      "\"functionSize\":[],\"libIndex\":[],\"name\":[]},\"resourceTable\":{\"length\":0,"
 	      "\"lib\":[],\"name\":[],\"host\":[],\"type\":[]},\"pausedRanges\":[],"
 	      "\"processType\":\"default\",\"processShutdownTime\":null,"
@@ -222,12 +296,47 @@ static void print_thread(FILE *to, const struct export *export, const struct ser
 		(unsigned long long)task->thread);
 }
 
+static void print_thread(FILE *to, const struct export *export, const struct series *series,
+			 const struct tables *tables)
+{
+	const struct series_set *set = export->state;
+	uint64_t first_ns = export->trace->info.first_ns;
+
+	putc('{', to);
+	print_frame_table(to, tables, export->frames);
+	print_functions(to, tables, export->frames);
+	print_strings(to, tables, export->frames);
+	print_stack_table(to, tables, &set->tree);
+	print_samples(to, tables, series, first_ns, export_period_ns(export));
+	fputs(NO_MARKERS, to);
+	print_thread_end(to, &series->task);
+}
+
+/* The thread that has the markers only; nothing in its tables. */
+static void print_marker_thread(FILE *to, const struct export *export)
+{
+	const struct series_set *set = export->state;
+	const struct tables none = {0};
+	const struct series series = {.task = {.process = FXT_VCPU_PROCESS,
+					       .thread = FXT_VCPU_PROCESS,
+					       .thread_name = "console and vCPUs"}};
+
+	putc('{', to);
+	print_frame_table(to, &none, export->frames);
+	print_functions(to, &none, export->frames);
+	markers_print_names(to, set->more);
+	print_stack_table(to, &none, &set->tree);
+	print_samples(to, &none, &series, 0, 0);
+	markers_print_table(to, set->more, export->trace->info.first_ns);
+	print_thread_end(to, &series.task);
+}
+
 static gp_status_t print_threads(FILE *to, const struct export *export, struct error *error)
 {
 	const struct series_set *set = export->state;
 	struct tables tables;
 
-	if (!tables_init(&tables, set->tree.count, export->frames->count)) {
+	if (!tables_init(&tables, set->tree.count, export->frames)) {
 		tables_deinit(&tables);
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the tables of threads");
 	}
@@ -238,6 +347,9 @@ static gp_status_t print_threads(FILE *to, const struct export *export, struct e
 		print_thread(to, export, &set->list[i], &tables);
 	}
 	tables_deinit(&tables);
+	if (set->count)
+		putc(',', to);
+	print_marker_thread(to, export);
 	return GP_OK;
 }
 
@@ -263,32 +375,97 @@ static gp_status_t print_profile(FILE *to, const struct export *export, struct e
 		","
 		"\"startTime\":%.3f,\"symbolicated\":true,\"pausedRanges\":[],\"version\":24,"
 		"\"usesOnlyOneStackType\":true,\"sourceCodeIsNotOnSearchfox\":true,\"stackwalk\":1,"
-		"\"markerSchema\":[]},\"libs\":[],\"pages\":[],\"profilerOverhead\":[],"
+		"\"markerSchema\":%s},\"libs\":[],\"pages\":[],\"profilerOverhead\":[],"
 		"\"counters\":[],\"threads\":[",
-		start_ms);
+		start_ms, markers_schemas);
 	status = print_threads(to, export, error);
 	fputs("]}\n", to);
 	return status;
 }
 
+static gp_status_t no_memory(struct error *error)
+{
+	return error_set(error, GP_ERR_NO_MEMORY, "no memory for the markers");
+}
+
+static gp_status_t begin(struct export *export, struct error *error)
+{
+	gp_status_t status = series_begin(export, error);
+	struct series_set *set = export->state;
+
+	if (status)
+		return status;
+	set->more = calloc(1, sizeof(struct markers));
+	return set->more ? GP_OK : no_memory(error);
+}
+
+static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
+			      struct error *error)
+{
+	struct markers *markers = markers_of(export);
+
+	lanes_add_sample(&markers->lanes, export, entry, markers_put_piece);
+	return sample_is_running(&entry->sample) ? series_add_sample(export, entry, error) : GP_OK;
+}
+
+static gp_status_t add_lost(struct export *export, const struct trace_lost *lost,
+			    struct error *error)
+{
+	struct markers *markers = markers_of(export);
+
+	(void)error;
+	lanes_add_lost(&markers->lanes, export, lost, markers_put_piece);
+	return GP_OK;
+}
+
+static gp_status_t add_line(struct export *export, const struct console_line *line,
+			    struct error *error)
+{
+	(void)error;
+	markers_add_line(export, line);
+	return GP_OK;
+}
+
 static gp_status_t end(struct export *export, struct error *error)
 {
-	gp_status_t status = series_finish(export->state, error);
-	FILE *to = status ? NULL : gzip_open(export->to, error);
+	struct series_set *set = export->state;
+	struct markers *markers = set->more;
+	gp_status_t status = series_finish(set, error);
+	FILE *to;
 
+	if (status)
+		return status;
+	lanes_finish(&markers->lanes, export, markers_put_piece);
+	if (markers->failed)
+		return no_memory(error);
+	to = gzip_open(export->to, error);
 	if (!to)
-		return status ? status : GP_ERR_NO_MEMORY;
+		return GP_ERR_NO_MEMORY;
 	status = print_profile(to, export, error);
 	fclose(to);
 	return status;
+}
+
+static void release(struct export *export)
+{
+	struct series_set *set = export->state;
+
+	if (set)
+		markers_destroy(set->more);
+	series_release(export);
 }
 
 const struct export_format export_firefox = {
 	.name = "firefox",
 	.summary = "for profiler.firefox.com, gzip",
 	.is_binary = true,
-	.begin = series_begin,
-	.sample = series_add_sample,
+	.has_inlined = true,
+	.has_places = true,
+	.takes_idle = true,
+	.begin = begin,
+	.sample = add_sample,
+	.lost = add_lost,
+	.line = add_line,
 	.end = end,
-	.release = series_release,
+	.release = release,
 };

@@ -53,6 +53,7 @@ static gp_status_t end(struct export *export, struct error *error)
 const struct export_format export_folded = {
 	.name = "folded",
 	.summary = "one line for each stack, for FlameGraph's scripts",
+	.has_inlined = true,
 	.begin = export_begin_tree,
 	.sample = add_sample,
 	.end = end,

@@ -1,4 +1,5 @@
-/* One JSON object a line: the trace, then samples and lost ticks in order of time, then the sums.
+/* One JSON object a line: the trace, then samples, lost ticks and the console's lines in order of
+ * time, then the sums.
  * All samples are there, those in which nothing ran as well. */
 #include "profile/export.h"
 #include "profile/text.h"
@@ -33,18 +34,34 @@ static gp_status_t begin(struct export *export, struct error *error)
 	return GP_OK;
 }
 
-static void print_frame(struct export *export, const struct fxt_sample *sample, size_t index)
+static void print_frame(struct export *export, const struct frame *frame, uint64_t address)
 {
-	uint32_t number = frames_of_address(export->frames, export->trace, sample, index);
-	const struct frame *frame;
-
-	if (export->frames->failed)
-		return;
-	frame = &export->frames->entries[number];
-	fprintf(export->to, "%s{\"address\":\"0x%llx\",\"name\":", index ? "," : "",
-		(unsigned long long)sample->stack[index]);
+	fprintf(export->to, "{\"address\":\"0x%llx\",\"name\":", (unsigned long long)address);
 	text_print_json(export->to, frame->name, frame->name_bytes);
-	fprintf(export->to, ",\"kind\":\"%s\"}", text_frame_kind(frame));
+	fprintf(export->to, ",\"kind\":\"%s\"", text_frame_kind(frame));
+	if (frame->is_inlined)
+		fputs(",\"inlined\":true", export->to);
+	if (frame->file)
+		text_member(export->to, "file", frame->file);
+	if (frame->line)
+		number_member(export->to, "line", frame->line);
+	putc('}', export->to);
+}
+
+/* Leaf first; what was inlined has the address of what it was inlined into. */
+static void print_stack(struct export *export, const struct fxt_sample *sample)
+{
+	uint32_t path[EXPORT_DEPTH_MAX];
+	size_t depth = export_path(export, sample, path), address = 0;
+
+	for (size_t i = depth; i > 0; i--) {
+		const struct frame *frame = &export->frames->entries[path[i - 1]];
+
+		if (i < depth)
+			putc(',', export->to);
+		print_frame(export, frame, sample->stack[address]);
+		address += !frame->is_inlined;
+	}
 }
 
 static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
@@ -70,8 +87,7 @@ static gp_status_t add_sample(struct export *export, const struct merge_entry *e
 	if (sample_is_running(sample)) {
 		text_member(export->to, "stack_end", frames_end_name(sample->stack_end));
 		fputs(",\"stack\":[", export->to);
-		for (size_t i = 0; i < sample->depth; i++)
-			print_frame(export, sample, i);
+		print_stack(export, sample);
 		putc(']', export->to);
 	}
 	fputs("}\n", export->to);
@@ -91,15 +107,28 @@ static gp_status_t add_lost(struct export *export, const struct trace_lost *lost
 	return GP_OK;
 }
 
+static gp_status_t add_line(struct export *export, const struct console_line *line,
+			    struct error *error)
+{
+	(void)error;
+	fprintf(export->to, "{\"type\":\"console\",\"time_ns\":%llu,\"text\":",
+		(unsigned long long)line->time_ns);
+	text_print_json(export->to, line->text, line->size);
+	fputs("}\n", export->to);
+	return GP_OK;
+}
+
 static gp_status_t end(struct export *export, struct error *error)
 {
 	(void)error;
 	fprintf(export->to,
-		"{\"type\":\"end\",\"ticks\":%llu,\"running\":%llu,\"filtered\":%llu,\"lost\":%llu}"
-		"\n",
+		"{\"type\":\"end\",\"ticks\":%llu,\"running\":%llu,\"filtered\":%llu,\"lost\":%llu,"
+		"\"console_lines\":%llu,\"console_lines_lost\":%llu}\n",
 		(unsigned long long)export->totals.ticks,
 		(unsigned long long)export->totals.running,
-		(unsigned long long)export->totals.filtered, (unsigned long long)export->lost);
+		(unsigned long long)export->totals.filtered, (unsigned long long)export->lost,
+		(unsigned long long)export->console_lines,
+		(unsigned long long)export->trace->info.console_lost);
 	return GP_OK;
 }
 
@@ -107,8 +136,11 @@ const struct export_format export_json = {
 	.name = "json",
 	.summary = "one JSON object a line, every sample",
 	.takes_idle = true,
+	.has_inlined = true,
+	.has_places = true,
 	.begin = begin,
 	.sample = add_sample,
 	.lost = add_lost,
+	.line = add_line,
 	.end = end,
 };

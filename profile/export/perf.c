@@ -6,32 +6,39 @@
  *             ...
  *     (empty line)
  *
+ * Inlined functions stand in front of what they were inlined into, with "(inlined)" instead of the
+ * object; places in the source in lines of their own, as its field srcline has them.
  * A sample's period is that of the trace times the ticks it stands for. */
 #include "profile/export.h"
 #include "profile/text.h"
 
-static void print_function(struct export *export, const struct fxt_sample *sample, size_t index)
+#include <string.h>
+
+static void print_function(struct export *export, const struct fxt_sample *sample, size_t index,
+			   const struct frame *frame)
 {
 	const struct trace_symbol *symbol = trace_find_symbol(export->trace, sample, index);
-	uint32_t number = frames_of_address(export->frames, export->trace, sample, index);
-	const struct frame *frame;
 
-	if (export->frames->failed)
-		return;
-	frame = &export->frames->entries[number];
 	fprintf(export->to, "\t%16llx ", (unsigned long long)sample->stack[index]);
 	/* In tools that fold, a semicolon is between functions. */
-	text_print_without(export->to, frame->name, frame->name_bytes, ";");
+	text_print_without(export->to, frame->name, export_bare_name(frame), ";");
 	if (symbol)
 		fprintf(export->to, "+0x%llx",
 			(unsigned long long)(sample->stack[index] - symbol->start));
-	fprintf(export->to, " (%s)\n", export_object_name(frame));
+	fprintf(export->to, " (%s)\n", frame->is_inlined ? "inlined" : export_object_name(frame));
+	if (!frame->file)
+		return;
+	fputs("  ", export->to);
+	text_print_without(export->to, frame->file, strlen(frame->file), ";");
+	fprintf(export->to, ":%u\n", frame->line);
 }
 
 static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
 			      struct error *error)
 {
 	const struct fxt_sample *sample = &entry->sample;
+	uint32_t path[EXPORT_DEPTH_MAX];
+	size_t depth = export_path(export, sample, path), index = 0;
 	struct export_task task;
 
 	(void)error;
@@ -42,8 +49,12 @@ static gp_status_t add_sample(struct export *export, const struct merge_entry *e
 		(unsigned long long)sample->vcpu, (unsigned long long)(entry->time_ns / 1000000000),
 		(unsigned long long)(entry->time_ns % 1000000000),
 		(unsigned long long)(entry->ticks * export_period_ns(export)));
-	for (size_t i = 0; i < sample->depth; i++)
-		print_function(export, sample, i);
+	for (size_t i = depth; i > 0; i--) {
+		const struct frame *frame = &export->frames->entries[path[i - 1]];
+
+		print_function(export, sample, index, frame);
+		index += !frame->is_inlined;
+	}
 	putc('\n', export->to);
 	return GP_OK;
 }
@@ -65,6 +76,8 @@ static gp_status_t add_lost(struct export *export, const struct trace_lost *lost
 const struct export_format export_perf = {
 	.name = "perf",
 	.summary = "text as perf script prints it",
+	.has_inlined = true,
+	.has_places = true,
 	.sample = add_sample,
 	.lost = add_lost,
 };

@@ -90,7 +90,7 @@ gp_status_t series_add_sample(struct export *export, const struct merge_entry *e
 			      struct error *error)
 {
 	struct series_set *set = export->state;
-	uint32_t path[FXT_SAMPLE_DEPTH_MAX];
+	uint32_t path[EXPORT_DEPTH_MAX];
 	size_t depth = export_path(export, &entry->sample, path);
 	struct export_task task;
 	struct series *series;

@@ -28,6 +28,7 @@ struct series_set {
 	size_t capacity;
 	uint32_t *table; /* hashed by process and thread: numbers of series, plus one */
 	size_t table_size;
+	void *more; /* of the format, which frees it before series_release() */
 };
 
 /* The functions of a format that keeps its series in export->state. */

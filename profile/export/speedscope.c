@@ -77,7 +77,13 @@ static gp_status_t end(struct export *export, struct error *error)
 		fputs(i ? ",{\"name\":" : "{\"name\":", to);
 		text_print_json(to, frame->name, frame->name_bytes);
 		fputs(",\"file\":", to);
-		text_print_json(to, export_object_name(frame), strlen(export_object_name(frame)));
+		if (frame->file)
+			text_print_json(to, frame->file, strlen(frame->file));
+		else
+			text_print_json(to, export_object_name(frame),
+					strlen(export_object_name(frame)));
+		if (frame->line)
+			fprintf(to, ",\"line\":%u", frame->line);
 		putc('}', to);
 	}
 	fputs("]},\"profiles\":[", to);
@@ -93,6 +99,8 @@ static gp_status_t end(struct export *export, struct error *error)
 const struct export_format export_speedscope = {
 	.name = "speedscope",
 	.summary = "for speedscope.app, a profile for each thread",
+	.has_inlined = true,
+	.has_places = true,
 	.begin = series_begin,
 	.sample = series_add_sample,
 	.end = end,

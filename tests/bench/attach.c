@@ -6,9 +6,9 @@
  *          registers by calls injected into the thread (KVM_GET_REGS, KVM_GET_SREGS), as tools
  *          do that cannot share its page. "whole" is from asking for the stop on
  * others   the same registers of a guest of QEMU's, where there is one: by us, by its gdbstub (the
- * machine stands still from the stop reply until it is continued) and by its monitor slowdown CPU
- * time of the VMM for one and the same guest work, attached at several rates first    from
- * attaching to the first stack
+ *          machine stands still from the stop reply until it is continued) and by its monitor
+ * slowdown CPU time of the VMM for the guest's work, attached at several rates
+ * first    from attaching to the first stack
  */
 #include "attach/attached_vm.h"
 #include "attach/foreign_memory.h"
@@ -16,6 +16,7 @@
 #include "attach/vcpu_thread.h"
 #include "attach/vm_process.h"
 #include "guest-introspection/unwind.h"
+#include "tests/bench/progress.h"
 #include "vmm/machine.h"
 
 #include <dirent.h>
@@ -42,8 +43,7 @@
 
 #define NS_PER_SECOND 1000000000ull
 
-enum { STOPS = 3000, ROUNDS = 7, ROUNDS_MIN = 3 };
-#define BUDGET_NS (40 * NS_PER_SECOND)
+enum { STOPS = 3000, ROUNDS = 7, WINDOWS = 60, WINDOW_MS = 100 };
 
 static char guest_path[512];
 
@@ -469,72 +469,76 @@ static gp_sampler_t *sample(struct attached_vm *vm, uint64_t period)
 {
 	gp_sampler_config_t config = {.size = sizeof(config), .period_ns = period, .max_depth = 64};
 	gp_sampler_t *session = NULL;
+	gp_status_t status = gp_sampler_create(attached_vm_target(vm), 0, &config, &session);
 
-	if (gp_sampler_create(attached_vm_target(vm), 0, &config, &session) ||
-	    gp_sampler_start(session, 0))
-		return NULL;
-	return session;
+	if (!status)
+		status = gp_sampler_start(session, 0);
+	if (!status)
+		return session;
+	printf("no session: %s\n", gp_status_string(status));
+	gp_sampler_close(session);
+	return NULL;
 }
 
-static double work(uint64_t period, unsigned rounds)
+struct slowed {
+	struct attached_vm *vm;
+	gp_sampler_t *session;
+};
+
+static bool begin_sampling(const struct progress_way *way, void *context)
 {
-	struct attached_vm *vm = NULL;
-	gp_sampler_t *session = NULL;
-	char command_line[64];
-	struct vmm vmm;
-	double cpu;
+	struct slowed *slowed = context;
 
-	snprintf(command_line, sizeof(command_line), "run=tree rounds=%u", rounds);
-	if (!start_vmm(&vmm, command_line))
-		return 0;
-	if (period) {
-		struct attach_config config = {.pid = vmm.pid};
+	slowed->session = sample(slowed->vm, way->period_ns);
+	return slowed->session != NULL;
+}
 
-		if (!attached_vm_create(&config, &vm, NULL))
-			session = sample(vm, period);
-		if (session)
-			attached_vm_wait(vm, 0);
-	}
-	cpu = end_vmm(&vmm, false);
-	gp_sampler_close(session);
-	attached_vm_destroy(vm);
-	return period && !session ? 0 : cpu;
+static void end_sampling(const struct progress_way *way, void *context)
+{
+	struct slowed *slowed = context;
+
+	(void)way;
+	gp_sampler_close(slowed->session);
+	slowed->session = NULL;
 }
 
 static void measure_slowdown(void)
 {
-	enum { RATES = 4 };
-	static const uint64_t periods[RATES] = {0, NS_PER_SECOND / 99, NS_PER_SECOND / 997,
-						NS_PER_SECOND / 3989};
-	static const char *const names[RATES] = {"", "99 Hz", "997 Hz", "3989 Hz"};
-	static const char *const goals[RATES] = {"", "<= 1.005", "<= 1.03", ""};
-	double cpu[RATES][ROUNDS];
-	unsigned rounds = 100;
-	uint64_t begin;
-	int made = 0;
+	static const struct progress_way ways[] = {
+		{"99 Hz", "<= 1.005", begin_sampling, end_sampling, NS_PER_SECOND / 99},
+		{"997 Hz", "<= 1.03", begin_sampling, end_sampling, NS_PER_SECOND / 997},
+		{"3989 Hz", "", begin_sampling, end_sampling, NS_PER_SECOND / 3989},
+	};
+	enum { RATES = sizeof(ways) / sizeof(ways[0]) };
+	static struct progress_result results[RATES];
+	struct attach_config config = {0};
+	struct slowed slowed = {0};
+	struct progress_guest guest;
+	struct vmm vmm;
 
-	/* A second or so of work. */
-	for (double once = work(0, rounds); once > 0 && once < 8e8 && rounds < 1000000;
-	     once = work(0, rounds))
-		rounds *= 2;
-	begin = now_ns();
-	for (; made < ROUNDS && (made < ROUNDS_MIN || now_ns() - begin < BUDGET_NS); made++) {
-		for (int rate = 0; rate < RATES; rate++) {
-			cpu[rate][made] = work(periods[rate], rounds);
-			if (cpu[rate][made] <= 0) {
-				puts("not measured: no machine");
-				return;
-			}
+	if (!start_vmm(&vmm, "run=count depth=13"))
+		return;
+	usleep(100000);
+	config.pid = vmm.pid;
+	/* Attached all the time: what costs is looking, not being ready to look. */
+	if (attached_vm_create(&config, &slowed.vm, NULL)) {
+		puts("not measured: cannot attach");
+	} else {
+		struct sampler_target *target = attached_vm_target(slowed.vm);
+
+		guest.memory = target->ops->memory(target);
+		clock_getcpuclockid(vmm.pid, &guest.cpu);
+		if (progress_measure(&guest, ways, RATES, &slowed, WINDOWS, WINDOW_MS, results)) {
+			printf("\nslowdown: CPU time of the VMM for the guest's work, %d windows "
+			       "of %d ms each\n",
+			       WINDOWS, WINDOW_MS);
+			progress_print(ways, RATES, results);
+		} else {
+			puts("not measured: no session, or the guest does not count");
 		}
-		/* Each round against its own first: the host's mood changes. */
-		for (int rate = 1; rate < RATES; rate++)
-			cpu[rate][made] /= cpu[0][made];
 	}
-	printf("\nslowdown: CPU time of the VMM, %d rounds of %.0f ms\n", made,
-	       at(cpu[0], (size_t)made, 50) / 1e6);
-	for (int rate = 1; rate < RATES; rate++)
-		printf("%-10s %8.4f  %s\n", names[rate], at(cpu[rate], (size_t)made, 50),
-		       goals[rate]);
+	attached_vm_destroy(slowed.vm);
+	end_vmm(&vmm, true);
 }
 
 static void measure_first_stack(void)

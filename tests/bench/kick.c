@@ -1,11 +1,9 @@
-/* What sampling costs, on whatever /dev/kvm there is, as ratios within one run.
+/* What a stop costs (slowdown.c: what a guest loses), on whatever /dev/kvm there is, as ratios
+ * within one run.
  *
  * stop     how long a vCPU stands still: from KVM_RUN's return to the next KVM_RUN, for a bare kick
  *          and for stacks of 4, 16 and 64 frames; and what a whole kick costs in CPU time (timer,
  *          signal, EINTR, re-entry) with and without a sample
- * slowdown CPU time of one and the same guest work with sampling at several rates, a reader
- * running; beside it what kicks without samples cost, and what the host's timer and signal cost a
- *          plain loop that is no guest
  * ticks    two vCPUs at 4 kHz for BENCH_SECONDS (10): what became of the ticks, and whether the
  *          session's memory stays as it was after a second
  *
@@ -106,41 +104,6 @@ static bool start_kicks(struct sampler_target *target, uint64_t period, timer_t 
 	return !sigaction(KICK_SIGNAL, &action, NULL) &&
 	       !timer_create(CLOCK_MONOTONIC, &event, timer) &&
 	       !timer_settime(*timer, 0, &interval, NULL);
-}
-
-/* The host's part of a tick: a timer and its signal on a plain loop of this thread, no guest at
- * all. Gives how many times longer the loop takes in CPU time; 0: not measured. */
-
-static void handle_alone(int signal)
-{
-	(void)signal;
-}
-
-static double loop_ns(void)
-{
-	enum { STEPS = 400000000 };
-	uint64_t begin = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-
-	for (uint32_t i = 0; i < STEPS; i++)
-		__asm__ volatile("" : : "r"(i));
-	return (double)(clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin);
-}
-
-static double timer_alone(uint64_t period)
-{
-	struct sigaction action = {.sa_handler = handle_alone, .sa_flags = SA_RESTART};
-	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = KICK_SIGNAL};
-	struct itimerspec interval = {.it_value.tv_nsec = (long)period,
-				      .it_interval.tv_nsec = (long)period};
-	double quiet = loop_ns(), ticked;
-	timer_t timer;
-
-	event._sigev_un._tid = gettid();
-	if (sigaction(KICK_SIGNAL, &action, NULL) || timer_create(CLOCK_MONOTONIC, &event, &timer))
-		return 0;
-	ticked = timer_settime(timer, 0, &interval, NULL) ? 0 : loop_ns();
-	timer_delete(timer);
-	return ticked / quiet;
 }
 
 /* The reader of a session. */
@@ -388,72 +351,6 @@ enough:
 	printf("goals: 16 frames: median <= 2 us, p99 <= 10 us, <= 1.3 bare kicks\n");
 }
 
-/* Slowdown. */
-
-static void measure_slowdown(void)
-{
-	enum { RATES = 6 };
-	static const struct way ways[RATES] = {
-		{"none", NONE, 0, 0},
-		{"1 kHz", SAMPLED, 1000000, 64},
-		{"4 kHz", SAMPLED, 250000, 64},
-		{"16 kHz", SAMPLED, 62500, 64},
-		{"4 kHz, bare kicks", BARE, 250000, 0},
-		{"16 kHz, bare kicks", BARE, 62500, 0},
-	};
-	static const char *const goals[RATES] = {"", "", "<= 1.02", "<= 1.08", "", ""};
-	double cpu[RATES][ROUNDS], wall[RATES][ROUNDS], alone[2][ROUNDS];
-	gp_sampler_totals_t totals[RATES] = {0};
-	const char role[] = "run=nested depth=12";
-	unsigned rounds = calibrate(role, 600);
-	uint64_t begin = clock_ns(CLOCK_MONOTONIC);
-	char command_line[128];
-	int made = 0;
-
-	if (!rounds)
-		return;
-	snprintf(command_line, sizeof(command_line), "%s rounds=%u", role, rounds);
-	for (; goes_on(made, begin); made++) {
-		for (int way = 0; way < RATES; way++) {
-			struct result result = {0};
-
-			if (!measure(&ways[way], command_line, &result))
-				goto enough;
-			/* Each round against its own first: the host's mood changes. */
-			cpu[way][made] = way ? result.cpu / cpu[0][made] : result.cpu;
-			wall[way][made] = way ? result.wall / wall[0][made] : result.wall;
-			totals[way].ticks += result.totals.ticks;
-			totals[way].full += result.totals.full;
-			totals[way].partial += result.totals.partial;
-			totals[way].dropped += result.totals.dropped;
-			if (ways[way].kind == BARE)
-				totals[way].ticks += (uint64_t)result.kicks;
-		}
-		alone[0][made] = timer_alone(250000);
-		alone[1][made] = timer_alone(62500);
-	}
-enough:
-	if (!made)
-		return;
-	printf("\nguest work of %.0f ms CPU time, %d rounds, stacks of 16 frames, reader running\n",
-	       median(cpu[0], (size_t)made) / 1e6, made);
-	printf("%-18s %9s %9s %9s %9s %9s %9s  %s\n", "", "slowdown", "wall", "ticks", "stacks",
-	       "partial", "dropped", "goal");
-	for (int way = 1; way < RATES; way++)
-		printf("%-18s %9.4f %9.4f %9llu %9llu %9llu %9llu  %s\n", ways[way].name,
-		       median(cpu[way], (size_t)made), median(wall[way], (size_t)made),
-		       (unsigned long long)totals[way].ticks, (unsigned long long)totals[way].full,
-		       (unsigned long long)totals[way].partial,
-		       (unsigned long long)totals[way].dropped, goals[way]);
-	printf("timer and signal alone, on a plain loop without a guest: 4 kHz %.4f, 16 kHz %.4f\n",
-	       median(alone[0], (size_t)made), median(alone[1], (size_t)made));
-	printf("sampling / bare kicks: 4 kHz %.4f, 16 kHz %.4f (what bare kicks cost is this "
-	       "host's: "
-	       "timer, signal, KVM's exit and entry)\n",
-	       median(cpu[2], (size_t)made) / median(cpu[4], (size_t)made),
-	       median(cpu[3], (size_t)made) / median(cpu[5], (size_t)made));
-}
-
 /* Two vCPUs for a while. */
 
 static double resident_mib(void)
@@ -583,7 +480,6 @@ int main(void)
 		*strrchr(guest_path, '/') = 0;
 	strcat(guest_path, "/guests/long4");
 	measure_stops();
-	measure_slowdown();
 	measure_ticks(seconds > 1 ? seconds : 2);
 	return 0;
 }

@@ -4,12 +4,14 @@
   tests/golden/cut-kallsyms.py build/images/6.1-nokaslr 1024 tests/golden/kallsyms-6.1
 
 Names, tokens, offsets and base are the kernel's own bytes; the count is set to what is left
-and the markers end there. Writes OUT.bin and OUT.txt ("address kind name", the guest's words).
+and the markers end there. Offsets from where they stand themselves are made anew, for tables that
+begin at START. Writes OUT.bin and OUT.txt ("address kind name", the guest's words).
 """
 import mmap
 import struct
 import sys
 
+START = 0xFFFFFFFF81E00000  # as in tests/unit/kallsyms.c
 image, keep, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 lines = [l.rstrip("\n") for l in open(f"{image}/kallsyms") if "[" not in l]
 total = len(lines)
@@ -18,18 +20,19 @@ memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def align(value):
-    return (value + 7) & ~7
+    return (value + unit - 1) & -unit
 
 
 def find_tables():
-    """Offsets of names, token table and token index: by the true number of symbols."""
+    """Offsets of num_syms, token table and token index: by the true number of symbols."""
     digits = b"".join(b"%d\0" % d for d in range(10))
     at = -1
     while (at := memory.find(digits, at + 1)) >= 0:
-        count = memory.rfind(struct.pack("<II", total, 0), max(0, at - (8 << 20)), at)
-        if count < 0 or count % 8:
+        number = struct.pack("<I", total) + bytes(unit - 4)
+        count = memory.rfind(number, max(0, at - (8 << 20)), at)
+        if count < 0 or count % unit:
             continue
-        for table in range(align(at - 1024), at, 8):
+        for table in range(align(at - 1024), at, unit):
             tokens = bytes(memory[table:table + 65536]).split(b"\0")[:256]
             index, sum_ = [], 0
             for token in tokens:
@@ -38,11 +41,16 @@ def find_tables():
             place = table + align(sum_)
             if memory[place:place + 512] == struct.pack("<256H", *index):
                 return count, table, place
+    return None
+
+
+for unit in 8, 4:  # bytes to which tables are aligned
+    if found := find_tables():
+        break
+else:
     sys.exit("no tables found")
-
-
-count, table, index = find_tables()
-names = count + 8
+count, table, index = found
+names = count + unit
 at, markers = names, []
 for i in range(keep):
     if i % 256 == 0:
@@ -62,7 +70,7 @@ def padded(data):
 old_size = align(4 * total)
 text = int(next(l for l in lines if l.endswith(" _text")).split()[0], 16)
 before = count - 8 - old_size
-name_part = struct.pack("<II", keep, 0) + padded(memory[names:at])
+name_part = struct.pack("<I", keep) + bytes(unit - 4) + padded(memory[names:at])
 name_part += padded(struct.pack(f"<{len(markers)}I", *markers))
 token_part = padded(memory[table:index]) + bytes(memory[index:index + 512])
 
@@ -78,6 +86,12 @@ elif base_at(index + 512 + old_size) == text:
     offsets = index + 512
     data = name_part + token_part + padded(memory[offsets:offsets + 4 * keep])
     data += bytes(memory[offsets + old_size:offsets + old_size + 8]) + bytes(range(1, 241))
+elif unit == 4:  # each from its own place; no base
+    data = name_part + token_part
+    place = START + 64 + len(data)
+    for i, line in enumerate(lines[:keep]):
+        data += struct.pack("<i", int(line.split()[0], 16) - (place + 4 * i))
+    data += bytes(range(1, 241))
 else:
     sys.exit("no base found")
 open(out + ".bin", "wb").write(bytes(64) + data + bytes(64))

@@ -3,9 +3,9 @@
  * Freestanding, general-purpose registers only, so that they run where KVM emulates guests in
  * software too. One program with several roles; the kernel command line chooses:
  *
- *   run=tree|nested|spaces|exits|idle|smp|memory|hostile   what to do (default: tree)
+ *   run=tree|nested|count|spaces|exits|idle|smp|memory|hostile   what to do (default: tree)
  *   rounds=N     how often (default: by role; 0: for ever)
- *   depth=N      nested: calls on top of each other (default: 40)
+ *   depth=N      nested, count: calls on top of each other (default: 40)
  *   cpus=N       smp: CPUs to start, this one included
  *   how=NAME     hostile: what to abuse
  *   end=poweroff|acpi|cf9|i8042|triple|halt|unemulatable|mmio   afterwards (default: poweroff)
@@ -63,6 +63,9 @@ static inline __attribute__((always_inline)) uint32_t read32(uintptr_t address)
 		__asm__ volatile("1: subl $1, %0\n\tjnz 1b" : "+r"(left_) : : "cc"); \
 	} while (0)
 
+/* Where run=count counts what it has done, for who can read the guest's memory. */
+#define PROGRESS_ADDRESS 0x1ff000
+
 /* main.c */
 void print(const char *text);
 void print_number(uint64_t number);
@@ -74,6 +77,7 @@ const struct start_info *start_information(void);
 /* The roles. `rounds` 0: for ever. */
 void run_tree(uint32_t rounds);
 void run_nested(uint32_t rounds, uint32_t depth);
+void run_count(uint32_t depth);
 void run_spaces(uint32_t rounds);
 void run_exits(uint32_t rounds);
 void run_idle(uint32_t rounds);

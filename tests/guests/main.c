@@ -138,6 +138,8 @@ void guest_main(uint32_t cpu)
 	print("guest started\n");
 	if (option_is("run", "nested"))
 		run_nested(option_number("rounds", 1), option_number("depth", 40));
+	else if (option_is("run", "count"))
+		run_count(option_number("depth", 12));
 	else if (option_is("run", "spaces"))
 		run_spaces(option_number("rounds", 10));
 	else if (option_is("run", "exits"))

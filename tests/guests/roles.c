@@ -75,6 +75,25 @@ void run_nested(uint32_t rounds, uint32_t depth)
 	while (!rounds || --rounds);
 }
 
+/* For ever, below `depth` calls: how fast shows in memory. */
+void count_at(uint32_t depth);
+void count_at(uint32_t depth)
+{
+	volatile uint64_t *progress = (volatile uint64_t *)(uintptr_t)PROGRESS_ADDRESS;
+
+	if (depth)
+		count_at(depth - 1);
+	else
+		while (++*progress)
+			;
+	__asm__ volatile(""); /* the call is not the last thing */
+}
+
+void run_count(uint32_t depth)
+{
+	count_at(depth);
+}
+
 /* Leaves the guest as often as it can; port 0x80 is nobody's. */
 void run_exits(uint32_t rounds)
 {

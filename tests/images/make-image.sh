@@ -13,7 +13,7 @@
 #   kallsyms    what the guest itself says, one symbol per line
 #   console     what it printed, its /proc/version included
 #
-# vCPU 0 or 1 runs a user loop, the other one is idle. Packages are kept in build/kernels.
+# vCPU 0 or 1 runs a user loop, the other one is idle. Kernels are kept in build/kernels.
 #
 # Images whose name ends in "-tasks" have a small living system instead, on three vCPUs: modules, mounts
 # of several file systems, and processes that sleep, spin and map in known ways (tasks.c, compiled as
@@ -33,16 +33,17 @@
 # Gone or another at the stop, so that the truth may differ: "truth", "gzip", kworkers, and "init", the
 # shell that had all this written, which is "sleep" by then.
 #
-# Needs: qemu-system-x86, busybox-static, cpio, gzip, gcc, e2fsprogs, xz-utils, and apt for kernels
-# not downloaded yet. With gcc-multilib, a 32-bit program is in the images too.
+# Needs: guestprof (make), qemu-system-x86, busybox-static, cpio, gzip, gcc, e2fsprogs, xz-utils, and
+# apt for kernels not downloaded yet. With gcc-multilib, a 32-bit program is in the images too.
 set -euo pipefail
 
 cd "$(dirname "$0")/../.."
 readonly KERNELS=$PWD/build/kernels IMAGES=$PWD/build/images
+readonly GUESTPROF=${GUESTPROF:-$PWD/build/guestprof}
 readonly MEMORY=256 # MiB
 readonly TIMEOUT=400 # seconds for one boot
 
-# name | meta package of the kernel | CPU model | further command line
+# name | package of the kernel | CPU model | further command line
 # A name ending in "-tasks" gets the living system.
 readonly LIST='
 6.1|linux-image-amd64|max|
@@ -60,6 +61,9 @@ readonly LIST='
 6.12-pti-tasks|linux-image-6.12-amd64|max|pti=on no5lvl
 6.1-cloud-tasks|linux-image-cloud-amd64|max|pti=on vsyscall=xonly
 6.12-cloud-tasks|linux-image-6.12-cloud-amd64|max|pti=on vsyscall=emulate
+7.3|linux-image-7.3.4+deb13-amd64@trixie-backports|max|
+7.3-tasks|linux-image-7.3.4+deb13-amd64@trixie-backports|max|
+7.3-cloud-tasks|linux-image-7.3.4+deb13-cloud-amd64@trixie-backports|max|pti=on vsyscall=xonly
 '
 
 # Modules of the living system, in the order of their dependencies; those a kernel has built in, or
@@ -81,36 +85,10 @@ fail() {
 	exit 1
 }
 
-# Prints the path of the kernel that a meta package depends on; fetches it when missing.
+# Prints the directory of a package's kernel; fetches it when missing.
 kernel_of() {
-	local package archive directory module
-	package=$(apt-cache depends --important "$1" 2>/dev/null |
-		sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
-	[ -n "$package" ] || fail "apt knows no kernel for $1 (try: apt-get update)"
-	directory=$KERNELS/$package
-	if [ "$(cat "$directory/modules/list" 2>/dev/null)" != "$MODULES" ]; then
-		mkdir -p "$KERNELS"
-		archive=$(find "$KERNELS" -maxdepth 1 -name "${package}_*.deb" | head -n 1)
-		if [ -z "$archive" ]; then
-			(cd "$KERNELS" && apt-get download "$package" >&2) ||
-				fail "cannot download $package"
-			archive=$(find "$KERNELS" -maxdepth 1 -name "${package}_*.deb" | head -n 1)
-		fi
-		rm -rf "$directory.new"
-		dpkg-deb -x "$archive" "$directory.new"
-		# Of hundreds of megabytes of modules, only those named above are needed.
-		mkdir -p "$directory.new/modules"
-		for module in $MODULES; do
-			find "$directory.new" -path '*/kernel/*' \( -name "$module.ko" -o \
-				-name "$module.ko.xz" \) -exec mv -t "$directory.new/modules" {} +
-		done
-		find "$directory.new/modules" -name '*.xz' -exec xz -d {} +
-		printf '%s\n' "$MODULES" >"$directory.new/modules/list"
-		rm -rf "$directory.new/lib" "$directory.new/usr"
-		rm -rf "$directory"
-		mv "$directory.new" "$directory"
-	fi
-	ls "$directory"/boot/vmlinuz-*
+	"$GUESTPROF" lab --fetch "$1" "$KERNELS/$1" >&2 || fail "no kernel of the package $1"
+	echo "$KERNELS/$1"
 }
 
 make_initramfs() {
@@ -169,8 +147,10 @@ make_tasks_initramfs() {
 		cp -L "$file" "$root/$file"
 	done
 	for file in $MODULES; do
-		[ ! -e "$kernel/modules/$file.ko" ] || cp "$kernel/modules/$file.ko" "$root/modules/"
+		find "$kernel/modules/kernel" \( -name "$file.ko" -o -name "$file.ko.xz" \) \
+			-exec cp -t "$root/modules" {} +
 	done
+	find "$root/modules" -name '*.xz' -exec xz -d {} +
 	pattern 64 >"$root/data/plain"
 	mkdir -p "$WORK/ext4/dir" "$WORK/ext4/inner"
 	pattern 4096 >"$WORK/ext4/pattern"
@@ -256,8 +236,9 @@ store_truth() {
 # Sends one QMP command to the running QEMU and prints the answer's line.
 qmp() {
 	local line
-	echo "$1" >&"${QEMU[1]}"
-	while read -r -t 60 line <&"${QEMU[0]}"; do
+	# Unset when QEMU has ended.
+	echo "$1" >&"${QEMU[1]:-/dev/null}"
+	while [ -n "${QEMU[0]:-}" ] && read -r -t 60 line <&"${QEMU[0]}"; do
 		case $line in
 		*'"return"'*)
 			echo "$line"
@@ -270,24 +251,26 @@ qmp() {
 }
 
 make_image() {
-	local name=$1 meta=$2 cpu=$3 append=$4 kernel text waited=0 output=$WORK/out
+	local name=$1 meta=$2 cpu=$3 append=$4 kernel text pid waited=0 output=$WORK/out
 	local initramfs=$WORK/initramfs vcpus=2
 	kernel=$(kernel_of "$meta")
 	rm -rf "$output"
 	mkdir -p "$output"
 	if [[ $name == *-tasks ]]; then
-		make_tasks_initramfs "${kernel%/boot/*}"
+		make_tasks_initramfs "$kernel"
 		initramfs=$WORK/tasks-initramfs vcpus=3
 	fi
-	echo "make-image.sh: $name: booting $(basename "$kernel")"
+	echo "make-image.sh: $name: booting $(cat "$kernel/version")"
 	coproc QEMU { exec qemu-system-x86_64 -M q35 -accel tcg -cpu "$cpu" -smp "$vcpus" -m "$MEMORY" \
 		-nodefaults -display none -qmp stdio \
 		-serial "file:$output/console" -serial "file:$output/serial" \
-		-kernel "$kernel" -initrd "$initramfs" \
+		-kernel "$kernel/vmlinuz" -initrd "$initramfs" \
 		-append "console=ttyS0 panic=-1 quiet $append" 2>"$output/errors"; }
+	# The shell forgets its number as soon as it sees that it has ended.
+	pid=${QEMU_PID:-}
 	qmp '{"execute":"qmp_capabilities"}' >/dev/null
 	until grep -q 'GUEST READY' "$output/console" 2>/dev/null; do
-		kill -0 "$QEMU_PID" 2>/dev/null || fail "$name: QEMU ended: $(cat "$output/errors")"
+		kill -0 "$pid" 2>/dev/null || fail "$name: QEMU ended: $(cat "$output/errors")"
 		[ "$waited" -lt $((TIMEOUT * 2)) ] || fail "$name: not ready after $TIMEOUT s"
 		waited=$((waited + 1))
 		sleep 0.5
@@ -299,7 +282,7 @@ make_image() {
 	printf '%b' "$text" | tr -d '\r' >"$output/registers"
 	qmp '{"execute":"pmemsave","arguments":{"val":0,"size":'$((MEMORY << 20))',"filename":"'"$output/memory"'"}}' >/dev/null
 	qmp '{"execute":"quit"}' >/dev/null
-	wait "$QEMU_PID" 2>/dev/null || true
+	wait "$pid" 2>/dev/null || true
 	gzip -dc "$output/serial" >"$output/serial.text" 2>/dev/null || true
 	sed '/^==== /,$d' "$output/serial.text" >"$output/kallsyms"
 	if [[ $name == *-tasks ]]; then
@@ -314,6 +297,7 @@ make_image() {
 	mv "$output" "$IMAGES/$name"
 }
 
+[ -x "$GUESTPROF" ] || fail "no $GUESTPROF (run make)"
 for tool in qemu-system-x86_64 busybox cpio gzip; do
 	command -v "$tool" >/dev/null || fail "$tool is missing (apt-get install qemu-system-x86 busybox-static cpio gzip)"
 done

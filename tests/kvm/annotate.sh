@@ -7,21 +7,8 @@ guest=${guestprof%/*}/tests/guests/long4
 work=$(mktemp -d "${TMPDIR:-/tmp}/annotate-test.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trace=$work/t.fxt
-count=0
+. tests/support/tap.sh
 
-pass() {
-	count=$((count + 1))
-	echo "ok $count - $1"
-}
-fail() {
-	count=$((count + 1))
-	echo "not ok $count - $1"
-	sed 's/^/# /' "$work/err" "$work/out" 2>/dev/null | head -n 30
-}
-skip() {
-	count=$((count + 1))
-	echo "ok $count - $1 # SKIP $2"
-}
 # annotate ARGUMENT...: output in $work/out and $work/err, exit code in $code
 annotate() {
 	code=0
@@ -35,8 +22,7 @@ check() {
 }
 
 if ! (: <>/dev/kvm) 2>/dev/null; then
-	echo "1..0 # SKIP /dev/kvm cannot be opened"
-	exit 0
+	skip_all "/dev/kvm cannot be opened"
 fi
 code=0
 timeout -k 5 60 "$guestprof" record -m 16M -k "$guest" -p rounds=0 --duration 2 -F 4000 --symbols "$guest" \
@@ -49,8 +35,7 @@ fi
 
 annotate "$trace"
 if [ "$code" = 1 ] && grep -q 'libcapstone' "$work/err"; then
-	echo "1..0 # SKIP $(cat "$work/err")"
-	exit 0
+	skip_all "$(cat "$work/err")"
 fi
 # leaf_70 has seven tenths of the time: it is first, and all its samples are in its loop of two instructions.
 check "the hottest function comes first" \

@@ -8,7 +8,9 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/attach-test.XXXXXX") || exit 1
 trace=$work/t.fxt
 name=guestprof-test-$$
 qemu=
-count=0
+. tests/support/tap.sh
+# shellcheck disable=SC2034 # of tap.sh
+shown="err out report qemu"
 
 quit_qemu() {
 	if [ -n "$qemu" ]; then
@@ -18,20 +20,6 @@ quit_qemu() {
 	qemu=
 }
 trap 'quit_qemu; rm -rf "$work"' EXIT
-
-pass() {
-	count=$((count + 1))
-	echo "ok $count - $1"
-}
-fail() {
-	count=$((count + 1))
-	echo "not ok $count - $1"
-	sed 's/^/# /' "$work/err" "$work/out" "$work/report" "$work/qemu" 2>/dev/null | head -n 30
-}
-skip_all() {
-	echo "1..0 # SKIP $1"
-	exit 0
-}
 
 if ! (: <>/dev/kvm) 2>/dev/null; then
 	skip_all "/dev/kvm cannot be opened"

@@ -2,6 +2,7 @@
  * that the other process goes on as if nobody were there. The other process is a fork of this one
  * that runs a tiny guest with the machine of vmm/; tests/kvm/attach-qemu.sh has QEMU instead. */
 #include "attach/attached_vm.h"
+#include "attach/process_state.h"
 #include "attach/run_page.h"
 #include "attach/vcpu_thread.h"
 #include "tests/kvm/guest_machine.h"
@@ -176,6 +177,7 @@ struct seen {
 	uint64_t leaves[LEAVES];
 	uint64_t right_work[4];
 	uint64_t halted;
+	uint64_t in_vmm;
 };
 
 static void see(void *context, const struct fxt_sample *sample)
@@ -184,6 +186,7 @@ static void see(void *context, const struct fxt_sample *sample)
 	const char *leaf;
 
 	seen->halted += sample->mode == FXT_MODE_HALTED;
+	seen->in_vmm += sample->mode == FXT_MODE_IN_VMM;
 	if (!(sample->flags & FXT_SAMPLE_STACK) || sample->mode == FXT_MODE_HALTED)
 		return;
 	assert_exact_stack(seen->guest, sample);
@@ -531,6 +534,8 @@ Test(attach, a_stopped_vmm_is_told_and_so_is_that_it_goes_on)
 	struct told told = {0};
 	struct attach_config config = {.on_event = note_event, .context = &told};
 	struct foreign foreign;
+	struct seen seen = {.guest = &foreign.guest};
+	struct session_data data = {0};
 	gp_sampler_t *session;
 
 	foreign_start(&foreign, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
@@ -542,7 +547,12 @@ Test(attach, a_stopped_vmm_is_told_and_so_is_that_it_goes_on)
 	attached_vm_wait(foreign.vm, 2 * SECOND);
 	cr_assert_eq(told.events, 1);
 	cr_assert(strstr(told.last, "paused"));
+	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	kill(foreign.pid, SIGCONT);
+	check_session(session, 1, &data, see, &seen);
+	/* Its threads stand in KVM_RUN, but no guest chose to wait. */
+	cr_assert_eq(seen.halted, 0);
+	cr_assert_gt(seen.in_vmm, 1000);
 	gp_sampler_close(session);
 	attached_vm_destroy(foreign.vm);
 	foreign_end(&foreign);
@@ -633,4 +643,205 @@ Test(attach, registers_that_were_not_stored_are_not_used)
 	run->kvm_valid_regs = 0;
 	cr_assert(!run_page_registers(&page, &cpu));
 	run_page_deinit(&page);
+}
+
+/* Samples that come while `vm` is waited for. */
+static uint64_t stacks_of(struct foreign *foreign, gp_sampler_t *session)
+{
+	struct session_data data = {0};
+	struct seen seen = {.guest = &foreign->guest};
+
+	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
+	cr_assert_eq(attached_vm_wait(foreign->vm, SECOND), ATTACHED_DURATION);
+	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
+	check_session(session, 1, &data, see, &seen);
+	free(data.bytes);
+	return seen.in_tree;
+}
+
+/* The first one ends while the second one still samples. */
+Test(attach, two_at_one_machine_do_not_disturb_each_other)
+{
+	struct foreign first, second;
+	struct attached_counts counts;
+	gp_sampler_t *one, *other;
+
+	foreign_start(&first, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
+	attach(&first);
+	one = open_on(first.vm, 997 * MICROSECOND, 0);
+	cr_assert_eq(gp_sampler_start(one, 0), GP_OK);
+	second = first;
+	attach(&second);
+	other = open_on(second.vm, 991 * MICROSECOND, 0);
+	gp_sampler_close(one);
+	attached_vm_destroy(first.vm);
+	cr_assert_eq(asked_registers(&first), 0, "the first one leaves the page as it found it");
+	cr_assert_gt(stacks_of(&second, other), 100);
+	attached_vm_counts(second.vm, &counts);
+	/* Until the vCPU has run once since they were asked for; else there are never any. */
+	cr_assert_leq(counts.stale, 50, "%llu stops gave no registers",
+		      (unsigned long long)counts.stale);
+	gp_sampler_close(other);
+	attached_vm_destroy(second.vm);
+	cr_assert_eq(asked_registers(&first), 0);
+	foreign_end(&first);
+}
+
+/* After a pause a guest makes up for time, so that shares say nothing. */
+static void is_sampled(struct foreign *foreign)
+{
+	gp_sampler_t *session;
+
+	attach(foreign);
+	session = open_on(foreign->vm, 997 * MICROSECOND, 0);
+	cr_assert_gt(stacks_of(foreign, session), 20);
+	gp_sampler_close(session);
+	attached_vm_destroy(foreign->vm);
+}
+
+/* Attaching fails, soon, and says why. */
+static void refused(struct foreign *foreign, gp_status_t status, const char *why)
+{
+	struct attach_config config = {.pid = foreign->pid};
+	struct error error = {0};
+
+	cr_assert_eq(attached_vm_create(&config, &foreign->vm, &error), status, "%s", error.text);
+	cr_assert(strstr(error.text, why), "%s", error.text);
+}
+
+Test(attach, a_vmm_that_is_stopped_is_refused_until_it_goes_on)
+{
+	struct foreign foreign;
+
+	foreign_start(&foreign, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
+	kill(foreign.pid, SIGSTOP);
+	for (int i = 0; i < 5000 && process_state("/proc", foreign.pid) != PROCESS_STOPPED; i++)
+		sleep_ns(MILLISECOND);
+	refused(&foreign, GP_ERR_BAD_STATE, "is stopped (SIGSTOP)");
+	cr_assert_eq(process_state("/proc", foreign.pid), PROCESS_STOPPED);
+	kill(foreign.pid, SIGCONT);
+	is_sampled(&foreign);
+	foreign_end(&foreign);
+}
+
+Test(attach, a_vmm_that_a_debugger_holds_is_refused_with_the_debugger)
+{
+	struct foreign foreign;
+	char wanted[64];
+	pid_t debugger;
+	int status;
+
+	foreign_start(&foreign, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
+	debugger = fork();
+	if (!debugger) {
+		ptrace(PTRACE_SEIZE, foreign.pid, NULL, NULL);
+		ptrace(PTRACE_INTERRUPT, foreign.pid, NULL, NULL);
+		pause();
+		_exit(0);
+	}
+	for (int i = 0; i < 5000 && process_state("/proc", foreign.pid) != PROCESS_HELD; i++)
+		sleep_ns(MILLISECOND);
+	snprintf(wanted, sizeof(wanted), "held by who traces it, process %d", (int)debugger);
+	refused(&foreign, GP_ERR_BAD_STATE, wanted);
+	kill(debugger, SIGKILL);
+	waitpid(debugger, &status, 0);
+	is_sampled(&foreign);
+	foreign_end(&foreign);
+}
+
+/* A control group with a freezer; false: there is none that we may make. */
+static bool make_freezer(const char *root, const char *file, char group[static 128])
+{
+	char path[160];
+
+	snprintf(group, 128, "%s/guestprof-test-%d", root, (int)getpid());
+	if (mkdir(group, 0755))
+		return false;
+	snprintf(path, sizeof(path), "%s/%s", group, file);
+	if (!access(path, W_OK))
+		return true;
+	rmdir(group);
+	return false;
+}
+
+static void write_to(const char *group, const char *file, const char *text)
+{
+	char path[200];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", group, file);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	cr_assert(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text), "%s", path);
+	close(fd);
+}
+
+static void move_to(const char *group, pid_t pid)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%d", (int)pid);
+	write_to(group, "cgroup.procs", text);
+}
+
+/* What is frozen cannot even be killed: nothing is asserted before it has been thawed. */
+static void freeze(const char *root, const char *file, const char *on, const char *off)
+{
+	struct told told = {0};
+	struct attach_config config = {.on_event = note_event, .context = &told};
+	struct error error = {0};
+	struct foreign foreign;
+	gp_sampler_t *session;
+	gp_status_t status;
+	char group[128];
+
+	foreign_start(&foreign, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
+	config.pid = foreign.pid;
+	cr_assert(make_freezer(root, file, group));
+	move_to(group, foreign.pid);
+	write_to(group, file, on);
+	for (int i = 0; i < 5000 && process_state("/proc", foreign.pid) != PROCESS_FROZEN; i++)
+		sleep_ns(MILLISECOND);
+	status = attached_vm_create(&config, &foreign.vm, &error);
+	write_to(group, file, off);
+	cr_assert_eq(status, GP_ERR_BAD_STATE, "%s", error.text);
+	cr_assert(strstr(error.text, "is frozen"), "%s", error.text);
+	is_sampled(&foreign);
+
+	/* While it is sampled. */
+	cr_assert_eq(attached_vm_create(&config, &foreign.vm, NULL), GP_OK);
+	session = open_on(foreign.vm, MILLISECOND, 0);
+	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
+	write_to(group, file, on);
+	attached_vm_wait(foreign.vm, 2 * SECOND);
+	write_to(group, file, off);
+	cr_assert_eq(told.events, 1, "%u", told.events);
+	cr_assert(strstr(told.last, "its VMM is frozen"), "%s", told.last);
+	gp_sampler_close(session);
+	attached_vm_destroy(foreign.vm);
+	cr_assert_eq(asked_registers(&foreign), 0);
+	move_to(root, foreign.pid);
+	rmdir(group);
+	foreign_end(&foreign);
+}
+
+Test(attach, a_vmm_whose_cgroup_is_frozen_is_refused_and_told)
+{
+	static const struct {
+		const char *root, *file, *on, *off;
+	} freezers[] = {
+		{"/sys/fs/cgroup/freezer", "freezer.state", "FROZEN", "THAWED"},
+		{"/sys/fs/cgroup", "cgroup.freeze", "1", "0"},
+		{"/sys/fs/cgroup/unified", "cgroup.freeze", "1", "0"},
+	};
+	char group[128];
+	unsigned found = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(freezers); i++)
+		if (make_freezer(freezers[i].root, freezers[i].file, group)) {
+			found++;
+			rmdir(group);
+			freeze(freezers[i].root, freezers[i].file, freezers[i].on, freezers[i].off);
+		}
+	if (!found)
+		cr_skip_test("no control group with a freezer can be made here");
 }

@@ -9,26 +9,11 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/example-test.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 example=$(pwd)/docs/example/sampler.c
 cc=${CC:-cc}
-count=0
-
-pass() {
-	count=$((count + 1))
-	echo "ok $count - $1"
-}
-fail() {
-	count=$((count + 1))
-	echo "not ok $count - $1"
-	sed 's/^/# /' "$work/err" "$work/out" 2>/dev/null | head -n 20
-}
-skip() {
-	count=$((count + 1))
-	echo "ok $count - $1 # SKIP $2"
-}
+. tests/support/tap.sh
 
 for tool in make "$cc" pkg-config; do
 	command -v "$tool" >/dev/null || {
-		echo "1..0 # SKIP there is no $tool"
-		exit 0
+		skip_all "there is no $tool"
 	}
 done
 

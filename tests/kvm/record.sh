@@ -10,25 +10,10 @@ chmod 755 "$work"
 # shellcheck disable=SC2064 # now
 trap "umount '$work/full' 2>/dev/null; rm -rf '$work'" EXIT
 trace=$work/t.fxt
-count=0
-
-pass() {
-	count=$((count + 1))
-	echo "ok $count - $1"
-}
-fail() {
-	count=$((count + 1))
-	echo "not ok $count - $1"
-	sed 's/^/# /' "$work/err" "$work/out" 2>/dev/null | head -n 20
-}
-skip() {
-	count=$((count + 1))
-	echo "ok $count - $1 # SKIP $2"
-}
+. tests/support/tap.sh
 
 if ! (: <>/dev/kvm) 2>/dev/null; then
-	echo "1..0 # SKIP /dev/kvm cannot be opened"
-	exit 0
+	skip_all "/dev/kvm cannot be opened"
 fi
 
 # record ARGUMENT...: output in $work/out and $work/err, exit code in $code
@@ -57,6 +42,17 @@ ends() {
 }
 
 ends 0 "power-off" -k "$guest" -p "rounds=5" --timeout 30
+
+# The trace does not take the place of what the guest boots from.
+cp "$guest" "$work/own-kernel"
+code=0
+"$guestprof" record -m 16M -k "$work/own-kernel" -o "$work/own-kernel" >"$work/out" 2>"$work/err" \
+	</dev/null || code=$?
+if [ "$code" = 2 ] && [ "$(wc -l <"$work/err")" = 1 ] && cmp -s "$guest" "$work/own-kernel"; then
+	pass "-o is the kernel: exit code 2, and it stays"
+else
+	fail "-o is the kernel: exit code $code"
+fi
 ends 10 "reset by ACPI" -k "$guest" -p "rounds=5 end=acpi" --timeout 30
 ends 10 "reset by port 0xcf9" -k "$guest" -p "rounds=5 end=cf9" --timeout 30
 ends 10 "reset by i8042" -k "$guest" -p "rounds=5 end=i8042" --timeout 30
@@ -78,6 +74,21 @@ if "$guestprof" report "$trace" | grep -q 'leaf_70$'; then
 	pass "--symbols names the guest's functions"
 else
 	fail "--symbols names the guest's functions"
+fi
+
+# As they do without being asked to; a file without symbols has none to give.
+record -m 16M -k "$guest" -p "rounds=0" --duration 1
+if "$guestprof" report "$trace" | grep -q 'leaf_70$'; then
+	pass "an ELF kernel's own symbols name its functions"
+else
+	fail "an ELF kernel's own symbols name its functions"
+fi
+strip -o "$work/stripped" "$guest"
+record -m 16M -k "$work/stripped" -p "rounds=0" --duration 1
+if "$guestprof" report "$trace" | grep -q 'kernel startup'; then
+	pass "a stripped kernel is profiled without names"
+else
+	fail "a stripped kernel is profiled without names"
 fi
 
 record -m 16M -k "$guest" -p "rounds=5" --timeout 30 --json
@@ -257,7 +268,9 @@ poke() {
 }
 bzimage "$work/good.bz" '\003' 65536
 bzimage "$work/cut.bz" '\003' 1000
-bzimage "$work/old.bz" '\000' 65536
+bzimage "$work/old.bz" '\003' 65536
+poke "$work/old.bz" 518 '\007'
+printf '\037\213\010' >"$work/packed"
 long=$(head -c 5000 /dev/zero | tr '\0' a)
 head -c 20000000 /dev/zero >"$work/large"
 
@@ -268,7 +281,8 @@ refuses 2 "an empty kernel" "empty" -k "$work/empty"
 refuses 2 "a directory as kernel" "not a regular file" -k "$work"
 refuses 2 "a truncated ELF kernel" "cut.elf" -k "$work/cut.elf"
 refuses 2 "a truncated bzImage" "truncated" -k "$work/cut.bz"
-refuses 2 "a bzImage without 64-bit entry" "64-bit" -k "$work/old.bz"
+refuses 2 "an old bzImage" "boot protocol 2.07" -k "$work/old.bz"
+refuses 2 "a kernel that is packed" "gzip -dc" -k "$work/packed"
 refuses 2 "a bzImage that does not fit" "-m" -k "$work/good.bz" -m 20M
 refuses 2 "an initrd that does not fit" "-m" -k "$guest" -i "$work/large" -m 16M
 refuses 2 "no such initrd" "$work/none" -k "$guest" -i "$work/none"

@@ -4,6 +4,8 @@
 
 #include "tests/kvm/guest_machine.h"
 
+#include <sys/prctl.h>
+
 #define TIMEOUT .timeout = 300
 
 static char guest[512];
@@ -238,5 +240,109 @@ Test(top, a_trace_that_is_not_kept_does_not_grow, TIMEOUT)
 	cr_assert_lt(memory.st_blocks * 512, 4 << 20);
 	pty_keys(&pty, "q");
 	cr_assert_eq(pty_end(&pty), 0);
+	end();
+}
+
+/* Another guestprof runs the guest: for top it is one VMM like any other. */
+static pid_t start_vmm(void)
+{
+	pid_t pid = fork();
+	int null;
+
+	cr_assert_geq(pid, 0);
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	null = open("/dev/null", O_RDWR);
+	for (int fd = 0; fd < 3; fd++)
+		dup2(null, fd);
+	execl(pty_guestprof(), "guestprof", "record", "-k", guest, "-m", "16M", "-p",
+	      "run=tree rounds=0", "-o", trace, (char *)NULL);
+	_exit(127);
+}
+
+/* It grows while the guest gets on. */
+static off_t trace_size(void)
+{
+	struct stat file;
+
+	cr_assert(!stat(trace, &file));
+	return file.st_size;
+}
+
+static void wait_for_growth(off_t size)
+{
+	for (time_t deadline = pty_deadline(); trace_size() <= size && time(NULL) < deadline;)
+		sleep_ns(10 * MILLISECOND);
+	cr_assert_gt(trace_size(), size);
+}
+
+Test(top, shows_a_machine_that_another_process_runs_and_leaves_it_running, TIMEOUT)
+{
+	static struct pty pty;
+	char vmm[16];
+	const char *argv[] = {pty_guestprof(), "top", "--interval", "0.2", "attach",
+			      "--symbols",     guest, vmm,          NULL};
+	int status;
+	pid_t pid;
+
+	begin();
+	pid = start_vmm();
+	wait_for_growth(16 << 10); /* its first samples */
+	snprintf(vmm, sizeof(vmm), "%d", (int)pid);
+	for (int round = 0; round < 2; round++) {
+		pty_start(&pty, argv, "vt100", 24, 80);
+		pty_wait_for(&pty, vmm); /* in the title */
+		pty_wait_for(&pty, "leaf_70");
+		pty_wait_for_order(&pty, "leaf_70", "leaf_20");
+		pty_wait_for_order(&pty, "leaf_20", "leaf_8");
+		pty_wait_for_row(&pty, "vCPU 0", "kernel");
+		pty_keys(&pty, "q");
+		cr_assert_eq(pty_end(&pty), 0);
+		cr_assert(pty_shows(&pty, "the trace was not kept"));
+		/* As before: nobody is attached, and the guest gets on. */
+		cr_assert_eq(waitpid(pid, &status, WNOHANG), 0, "the VMM has ended");
+		wait_for_growth(trace_size());
+	}
+	kill(pid, SIGTERM);
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 16, "%#x", (unsigned)status);
+	cr_assert(is_complete());
+	end();
+}
+
+Test(top, a_machine_that_ends_is_told_with_its_last_picture, TIMEOUT)
+{
+	static struct pty pty;
+	char vmm[16];
+	const char *argv[] = {pty_guestprof(), "top", "--interval", "0.2", "attach",
+			      "--symbols",     guest, vmm,          NULL};
+	pid_t pid;
+
+	begin();
+	pid = start_vmm();
+	wait_for_growth(16 << 10); /* its first samples */
+	snprintf(vmm, sizeof(vmm), "%d", (int)pid);
+	pty_start(&pty, argv, "vt100", 24, 80);
+	pty_wait_for(&pty, "leaf_70");
+	kill(pid, SIGKILL);
+	pty_wait_for(&pty, "ended: VMM was killed");
+	pty_wait_for(&pty, "leaf_70");
+	pty_keys(&pty, "q");
+	cr_assert_eq(pty_end(&pty), 0);
+	cr_assert_eq(waitpid(pid, NULL, 0), pid);
+	end();
+}
+
+Test(top, a_machine_that_cannot_be_attached_to_is_told_without_a_picture, TIMEOUT)
+{
+	const char *argv[] = {pty_guestprof(), "top", "attach", "no-such-machine", NULL};
+	static struct pty pty;
+
+	begin();
+	pty_start(&pty, argv, "vt100", 24, 200);
+	pty_wait_for(&pty, "no virtual machine is called 'no-such-machine'");
+	cr_assert_eq(pty_end(&pty), 21);
+	cr_assert(!pty_shows(&pty, "FUNCTION"));
 	end();
 }

@@ -545,6 +545,23 @@ await test("a lane says who ran, and where ticks were dropped", async () => {
 	await close(page);
 });
 
+await test("a page that filters have left without samples says so", async () => {
+	const path = join(work, "filtered.html");
+	for (const command of ["flamegraph", "timeline"]) {
+		run(command, "--pid", "99999", "-o", path, trace("hostile"));
+		const page = await open(path);
+		check((await page.locator("#empty").innerText()).includes("filters"), "the reason");
+		check(/left out by filters\s*([\d,]+) of \1 ticks/.test(await page.locator("#facts").innerText()),
+			await page.locator("#facts").innerText());
+		await close(page);
+	}
+	run("flamegraph", "--pid", "7", "-o", path, trace("hostile"));
+	const page = await open(path);
+	check(await page.locator("#empty").isHidden(), "samples are there");
+	check((await page.locator("#facts").innerText()).includes("left out by filters"), "some are left out");
+	await close(page);
+});
+
 await test("a page of a million samples has at most 5 MB", async () => {
 	const path = join(work, "large-flamegraph.html"), {size} = statSync(path), times = [];
 	check(size <= 5e6, `${size} bytes`);

@@ -7,27 +7,14 @@
 set -u
 guestprof=${GUESTPROF:-$PWD/build/guestprof}
 out=${guestprof%/*}/tests/pages
-playwright=1.65.1
 
 skip() {
 	echo "1..0 # SKIP $1"
 	exit 0
 }
 
-chromium=
-for name in chromium chromium-browser google-chrome; do
-	[ -n "$chromium" ] || chromium=$(command -v "$name") || chromium=
-done
-[ -n "$chromium" ] || skip "no chromium (Debian package chromium)"
-command -v node >/dev/null || skip "no node (Debian package nodejs)"
 [ -x "$out/make_trace" ] || skip "no $out/make_trace: make unit-tests builds it"
-if [ ! -e "$out/node_modules/playwright-core/package.json" ]; then
-	command -v npm >/dev/null || skip "no npm (Debian package npm), and playwright-core is not there"
-	mkdir -p "$out"
-	timeout 120 npm install --silent --no-save --no-audit --no-fund --prefix "$out" \
-		"playwright-core@$playwright" >"$out/npm.log" 2>&1 ||
-		skip "playwright-core cannot be fetched with npm (see $out/npm.log)"
-fi
+. tests/pages/chromium.sh
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

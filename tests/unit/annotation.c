@@ -252,3 +252,154 @@ Test(annotation, code_of_32_bits_is_read_as_such)
 	cr_assert_str_eq(listing.lines[0].instruction.mnemonic, "incl");
 	finish();
 }
+
+/* Code without functions. */
+
+static void add_region(uint64_t start, uint64_t size, const char *name)
+{
+	begin(&file);
+	add_symbol(&file, FXT_SYMBOL_BOOT, start, size, name);
+}
+
+static void add_low_leaf(uint64_t leaf)
+{
+	add_sample(&file, (struct fxt_sample){.flags = FXT_SAMPLE_STACK | FXT_SAMPLE_ADDRESSING,
+					      .timestamp = 1,
+					      .mode = FXT_MODE_GUEST_KERNEL,
+					      .stack = &leaf,
+					      .depth = 1,
+					      .addressing = FXT_ADDRESSING_LONG_4});
+}
+
+Test(annotation, a_region_is_listed_in_pieces_from_its_samples_on)
+{
+	const uint64_t region = 0x1000000, far = 0x1200000;
+
+	add_region(region, 0x400000, "[kernel startup]");
+	add_code(region + 1, 10, code + 1, CODE_SIZE - 1);
+	/* It ends within the call. */
+	add_code(far, 10, code, 6);
+	add_low_leaf(region + 1);
+	add_low_leaf(region + 9);
+	add_low_leaf(region + 9);
+	add_low_leaf(far);
+	open_trace(&file);
+	read_all("[kernel startup]");
+	cr_assert_eq(annotation.count, 1);
+	cr_assert(annotation.functions[0].is_region);
+	cr_assert_eq(annotation.functions[0].ticks, 4);
+	cr_assert_eq(annotation.nameless, 0);
+	list(0, DISASSEMBLER_ATT);
+	cr_assert_eq(listing.count, 8);
+	cr_assert_eq(listing.lines[0].instruction.address, region + 1);
+	cr_assert_str_eq(listing.lines[0].instruction.mnemonic, "movq");
+	cr_assert(listing.lines[0].begins_piece);
+	cr_assert_eq(listing.lines[0].ticks, 1);
+	cr_assert_eq(listing.lines[2].ticks, 2);
+	cr_assert_str_eq(listing.lines[3].instruction.mnemonic, "retq");
+	cr_assert(listing.lines[4].is_gap && !listing.lines[4].begins_piece);
+	cr_assert_eq(listing.lines[5].instruction.address, far);
+	cr_assert(listing.lines[5].begins_piece);
+	cr_assert_str_eq(listing.lines[6].instruction.mnemonic, "movq");
+	/* The piece of a call is not shown as something else. */
+	cr_assert(listing.lines[7].is_gap);
+	cr_assert_eq(listing.lines[7].instruction.address, far + 6);
+	finish();
+}
+
+Test(annotation, each_sample_of_a_region_is_at_an_instruction)
+{
+	/* Data that looks like a long instruction, then code. */
+	static const uint8_t mixed[] = {0x90, 0x48, 0xb8, 0x00, 0x90, 0xc3};
+	const uint64_t region = 0x1000000;
+
+	add_region(region, 0x1000, "[kernel startup]");
+	add_code(region, 10, mixed, sizeof(mixed));
+	add_low_leaf(region);
+	add_low_leaf(region + 4);
+	open_trace(&file);
+	read_all(NULL);
+	list(0, DISASSEMBLER_ATT);
+	for (size_t i = 0; i < listing.count; i++) {
+		cr_assert_not(listing.lines[i].is_moved);
+		cr_assert(!listing.lines[i].ticks || listing.lines[i].instruction.size == 1);
+		if (listing.lines[i].instruction.address == region + 4)
+			cr_assert_eq(listing.lines[i].ticks, 1);
+	}
+	finish();
+}
+
+Test(annotation, a_region_without_code_has_addresses_only)
+{
+	add_region(0x1000000, 0x400000, "[kernel startup]");
+	add_low_leaf(0x1000010);
+	add_low_leaf(0x1200010);
+	open_trace(&file);
+	read_all(NULL);
+	list(0, DISASSEMBLER_ATT);
+	cr_assert_eq(listing.count, 0);
+	cr_assert_null(listing.lines);
+	cr_assert_eq(annotation.functions[0].hit_count, 2);
+	cr_assert_eq(annotation.functions[0].start + annotation.functions[0].hits[1].offset,
+		     0x1200010);
+	finish();
+}
+
+/* A stripped program, mapped elsewhere in each process: one region, and what is in the trace of one
+ * process's code is another's, too. */
+Test(annotation, a_stripped_program_is_one_region_in_all_processes)
+{
+	static const uint64_t starts[] = {0x400000, 0x500000};
+
+	begin(&file);
+	for (uint64_t i = 0; i < 2; i++) {
+		const struct fxt_process_symbols of = {i + 1, (i + 1) << 12, 1};
+		const struct fxt_symbol symbol = {.start = starts[i],
+						  .size = 0x2000,
+						  .kind = FXT_SYMBOL_MAPPING,
+						  .name = "[tool]",
+						  .name_bytes = 6};
+		const struct fxt_module module = {.id = 3,
+						  .timestamp = 1,
+						  .thread = {.process = i + 1},
+						  .name = fxt_text("/bin/tool"),
+						  .build_id = fxt_text("1111")};
+		const struct fxt_mmap mapping = {.module = 3,
+						 .flags = 5,
+						 .timestamp = 1,
+						 .thread = {.process = i + 1},
+						 .start = starts[i],
+						 .range = 0x2000,
+						 .vaddr = 0x1000};
+		const uint64_t leaf = starts[i] + 0x20 + 4 * i;
+		/* Each process has the bytes from its own sample on, the first four of them. */
+		const struct fxt_code blob = {
+			.of = of, .read_at = 5, .address = leaf, .bytes = code + 4 * i, .size = 4};
+		size_t taken;
+
+		add_words(&file, fxt_process_symbols_encode(&of, &symbol, 1, next_word(&file),
+							    room(&file), &taken));
+		add_words(&file, fxt_encode_module(&module, next_word(&file), room(&file)));
+		add_words(&file, fxt_encode_mmap(&mapping, next_word(&file), room(&file)));
+		add_words(&file, fxt_code_encode(&blob, next_word(&file), room(&file)));
+		add_sample(&file,
+			   (struct fxt_sample){.flags = FXT_SAMPLE_STACK | FXT_SAMPLE_PROCESS |
+							FXT_SAMPLE_ADDRESS_SPACE,
+					       .timestamp = 100,
+					       .mode = FXT_MODE_GUEST_USER,
+					       .process = i + 1,
+					       .address_space = (i + 1) << 12,
+					       .stack = &leaf,
+					       .depth = 1});
+	}
+	open_trace(&file);
+	read_all("[tool]");
+	cr_assert_eq(annotation.count, 1);
+	cr_assert_eq(annotation.functions[0].ticks, 2);
+	cr_assert_eq(annotation.functions[0].hit_count, 2);
+	list(0, DISASSEMBLER_ATT);
+	cr_assert_str_eq(listing.lines[0].instruction.mnemonic, "pushq");
+	cr_assert_str_eq(listing.lines[1].instruction.mnemonic, "movq");
+	cr_assert_eq(listing.lines[1].instruction.address, starts[0] + 0x21);
+	finish();
+}

@@ -62,6 +62,16 @@ Test(kernel_file, a_bzimage_is_understood)
 	cr_assert_eq(image.setup_header_size, 0x202 + 0x6a - 0x1f1);
 }
 
+Test(kernel_file, a_bzimage_without_a_64_bit_entry_starts_at_its_32_bit_one)
+{
+	struct kernel_image image;
+
+	make_bzimage(file_bytes)->xloadflags = 0;
+	cr_assert_eq(parse(SETUP_BYTES + PAYLOAD, &image, NULL), GP_OK);
+	cr_assert_eq(image.kind, KERNEL_BZIMAGE_32);
+	cr_assert_eq(image.entry, LOAD);
+}
+
 Test(kernel_file, zero_setup_sectors_mean_four)
 {
 	struct kernel_image image;
@@ -90,8 +100,6 @@ Test(kernel_file, damaged_bzimages_are_told_apart)
 	refuse(whole - 16, GP_ERR_IO_DATA_INTEGRITY, "truncated");
 	make_bzimage(file_bytes)->version = 0x20b;
 	refuse(whole, GP_ERR_NOT_SUPPORTED, "2.11");
-	make_bzimage(file_bytes)->xloadflags = 0;
-	refuse(whole, GP_ERR_NOT_SUPPORTED, "64-bit");
 	make_bzimage(file_bytes)->init_size = PAYLOAD - 1;
 	refuse(whole, GP_ERR_IO_DATA_INTEGRITY, "damaged");
 	make_bzimage(file_bytes)->pref_address = 0x10000;
@@ -184,6 +192,147 @@ Test(kernel_file, damaged_elf_files_are_told_apart)
 	refuse(offsetof(struct elf_file, code) + 10, GP_ERR_IO_DATA_INTEGRITY, "truncated");
 }
 
+/* A Multiboot kernel that is no ELF file: a header at `offset`, loaded to LOAD. */
+static uint32_t *make_multiboot(size_t offset, uint32_t flags)
+{
+	uint32_t *header = (uint32_t *)(void *)(file_bytes + offset);
+
+	memset(file_bytes, 0x90, PAYLOAD);
+	header[0] = 0x1badb002;
+	header[1] = flags;
+	header[2] = -(0x1badb002 + flags);
+	header[3] = LOAD + 0x40; /* the header's own address */
+	header[4] = LOAD;
+	header[5] = LOAD + 0x1000;
+	header[6] = LOAD + 0x5000;
+	header[7] = LOAD + 0x80;
+	return header;
+}
+
+Test(kernel_file, a_multiboot_header_may_say_where_all_belongs)
+{
+	struct kernel_image image;
+	struct error error = {0};
+	uint32_t *header;
+
+	make_multiboot(0x100, 1 << 16 | 3);
+	cr_assert_eq(parse(PAYLOAD, &image, &error), GP_OK, "%s", error.text);
+	cr_assert_eq(image.kind, KERNEL_MULTIBOOT);
+	cr_assert_eq(image.segment_count, 1);
+	cr_assert_eq(image.segments[0].file_offset, 0x100 - 0x40);
+	cr_assert_eq(image.segments[0].file_size, 0x1000);
+	cr_assert_eq(image.segments[0].gpa, LOAD);
+	cr_assert_eq(image.segments[0].memory_size, 0x5000);
+	cr_assert_eq(image.entry, LOAD + 0x80);
+	cr_assert_eq(image.end, LOAD + 0x5000);
+	/* no end: the whole file, and nothing behind it */
+	header = make_multiboot(0x100, 1 << 16);
+	header[5] = header[6] = 0;
+	cr_assert_eq(parse(PAYLOAD, &image, &error), GP_OK, "%s", error.text);
+	cr_assert_eq(image.segments[0].file_size, PAYLOAD - (0x100 - 0x40));
+	cr_assert_eq(image.end, LOAD + PAYLOAD - (0x100 - 0x40));
+	/* anywhere in the first 8 KiB */
+	make_multiboot(8192 - 32, 1 << 16);
+	cr_assert_eq(parse(PAYLOAD, &image, &error), GP_OK, "%s", error.text);
+}
+
+Test(kernel_file, damaged_multiboot_headers_are_told_apart)
+{
+	make_multiboot(0x100, 1 << 16 | 1 << 3);
+	refuse(PAYLOAD, GP_ERR_NOT_SUPPORTED, "flags 0x8");
+	make_multiboot(8192 - 28, 1 << 16);
+	refuse(PAYLOAD, GP_ERR_NOT_SUPPORTED, "not a kernel");
+	make_multiboot(0x100, 1 << 16)[2]++;
+	refuse(PAYLOAD, GP_ERR_NOT_SUPPORTED, "not a kernel");
+	make_multiboot(0x100, 1 << 16); /* aligned to two bytes only */
+	memmove(file_bytes + 0x102, file_bytes + 0x100, 32);
+	refuse(PAYLOAD, GP_ERR_NOT_SUPPORTED, "not a kernel");
+	make_multiboot(0x20, 1 << 16); /* the file's first bytes would lie before its start */
+	refuse(PAYLOAD, GP_ERR_NOT_SUPPORTED, "must lie in what is loaded");
+	make_multiboot(0x100, 1 << 16)[3] = LOAD - 1;
+	refuse(PAYLOAD, GP_ERR_NOT_SUPPORTED, "must lie in what is loaded");
+	make_multiboot(0x100, 1 << 16)[4] = 0x1000;
+	refuse(PAYLOAD, GP_ERR_NOT_SUPPORTED, "1 MiB");
+	make_multiboot(0x100, 1 << 16)[5] = LOAD + PAYLOAD;
+	refuse(PAYLOAD, GP_ERR_IO_DATA_INTEGRITY, "truncated");
+	make_multiboot(0x100, 1 << 16)[5] = LOAD - 1;
+	refuse(PAYLOAD, GP_ERR_IO_DATA_INTEGRITY, "truncated");
+	make_multiboot(0x100, 1 << 16)[7] = LOAD + 0x5000;
+	refuse(PAYLOAD, GP_ERR_IO_DATA_INTEGRITY, "outside of what is loaded");
+	make_multiboot(0x100, 1 << 16)[7] = LOAD - 1;
+	refuse(PAYLOAD, GP_ERR_IO_DATA_INTEGRITY, "outside of what is loaded");
+}
+
+/* An ELF file without a PVH note, with a Multiboot header where its code is. */
+static struct elf_file *make_multiboot_elf(uint32_t flags)
+{
+	struct elf_file *file = make_elf();
+	uint32_t header[3] = {0x1badb002, flags, -(0x1badb002 + flags)};
+
+	file->note.note.n_type = 17;
+	file->header.e_entry = 0x200030;
+	memcpy(file->code, header, sizeof(header));
+	return file;
+}
+
+Test(kernel_file, an_elf_file_with_a_multiboot_header_is_understood)
+{
+	struct kernel_image image;
+	struct error error = {0};
+	struct elf_file *file;
+
+	_Static_assert(offsetof(struct elf_file, code) % 4 == 0, "where a header may be");
+	make_multiboot_elf(3);
+	cr_assert_eq(parse(sizeof(struct elf_file), &image, &error), GP_OK, "%s", error.text);
+	cr_assert_eq(image.kind, KERNEL_MULTIBOOT);
+	cr_assert_eq(image.entry, 0x200030);
+	cr_assert_eq(image.segments[0].gpa, 0x200000);
+	/* an entry at the address that it was linked for */
+	file = make_multiboot_elf(0);
+	file->segments[0].p_vaddr = UINT64_C(0xffffffff80200000);
+	file->header.e_entry = UINT64_C(0xffffffff80200030);
+	cr_assert_eq(parse(sizeof(struct elf_file), &image, &error), GP_OK, "%s", error.text);
+	cr_assert_eq(image.entry, 0x200030);
+	/* a PVH note counts more */
+	file = make_multiboot_elf(0);
+	file->note.note.n_type = 18;
+	cr_assert_eq(parse(sizeof(struct elf_file), &image, &error), GP_OK, "%s", error.text);
+	cr_assert_eq(image.kind, KERNEL_PVH);
+	make_multiboot_elf(0)->header.e_entry = 0x300000;
+	refuse(sizeof(struct elf_file), GP_ERR_IO_DATA_INTEGRITY, "no loadable segment");
+	make_multiboot_elf(1 << 4);
+	refuse(sizeof(struct elf_file), GP_ERR_NOT_SUPPORTED, "flags 0x10");
+}
+
+Test(kernel_file, what_is_no_kernel_is_called_by_its_name)
+{
+	static const struct {
+		size_t offset;
+		const char *magic;
+		size_t size;
+		const char *words;
+	} files[] = {
+		{0, "\x1f\x8b", 2, "gzip -dc"},
+		{0, "\x28\xb5\x2f\xfd", 4, "zstd -dc"},
+		{0, "\xfd\x37zXZ", 6, "xz -dc"},
+		{0, "MZ", 2, "EFI program"},
+		{0, "070701", 6, "with -i"},
+		{0, "QFI\xfb", 4, "qcow2"},
+		{0x8001, "CD001", 5, "CD image"},
+		{0x1fe, "\x55\xaa", 2, "with -d"},
+		{0x438, "\x53\xef", 2, "with -d"},
+		{0x38, "ARM\x64", 4, "arm64"},
+		{0x100, "\xd6\x50\x52\xe8\0\0\0\0\x10\0\0\0\x1a\xaf\xad\x17", 16, "Multiboot 2"},
+	};
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		memset(file_bytes, 0, PAYLOAD);
+		memcpy(file_bytes + files[i].offset, files[i].magic, files[i].size);
+		refuse(PAYLOAD, GP_ERR_NOT_SUPPORTED, files[i].words);
+		refuse(files[i].offset + files[i].size - 1, GP_ERR_NOT_SUPPORTED, "neither a");
+	}
+}
+
 /* Boots the bytes into memory of this size. */
 struct booted {
 	struct boot_files files;
@@ -241,7 +390,7 @@ Test(boot, a_bzimage_gets_a_zero_page_and_page_tables)
 	boot(&booted, SETUP_BYTES + PAYLOAD, 10000, size);
 	cr_assert_eq(booted.state.mode, BOOT_LONG_MODE);
 	cr_assert_eq(booted.state.rip, LOAD + 0x200);
-	get(&booted, booted.state.parameters, &page, sizeof(page));
+	get(&booted, booted.state.rsi, &page, sizeof(page));
 	cr_assert_eq(page.hdr.header, 0x53726448, "HdrS");
 	cr_assert_eq(page.hdr.type_of_loader, 0xff);
 	cr_assert_eq(page.hdr.ramdisk_size, 10000);
@@ -289,7 +438,7 @@ Test(boot, a_pvh_kernel_gets_start_info)
 	boot(&booted, sizeof(struct elf_file), 5000, 32 << 20);
 	cr_assert_eq(booted.state.mode, BOOT_PROTECTED_MODE);
 	cr_assert_eq(booted.state.rip, 0x200010);
-	get(&booted, booted.state.parameters, info, sizeof(info));
+	get(&booted, booted.state.rbx, info, sizeof(info));
 	/* xen/include/public/arch-x86/hvm/start_info.h, by offset */
 	memcpy(&word, info, 4);
 	cr_assert_eq(word, 0x336ec578);
@@ -313,6 +462,80 @@ Test(boot, a_pvh_kernel_gets_start_info)
 	memcpy(&address, info + 24, 8);
 	get(&booted, address, &word, 4);
 	cr_assert_eq(memcmp(&word, "a b=", 4), 0);
+	end(&booted);
+}
+
+Test(boot, a_32_bit_bzimage_starts_without_paging)
+{
+	struct booted booted;
+	struct boot_params page;
+	uint64_t entry;
+
+	make_bzimage(file_bytes)->xloadflags = 0;
+	boot(&booted, SETUP_BYTES + PAYLOAD, 100, 64 << 20);
+	cr_assert_eq(booted.state.mode, BOOT_PROTECTED_MODE);
+	cr_assert_eq(booted.state.rip, LOAD);
+	cr_assert_eq(booted.state.rbx, 0);
+	get(&booted, booted.state.rsi, &page, sizeof(page));
+	cr_assert_eq(page.hdr.ramdisk_size, 100);
+	get(&booted, booted.state.gdt + 0x10, &entry, 8);
+	cr_assert_eq(entry, 0x00cf9b000000ffff, "32-bit code");
+	end(&booted);
+}
+
+/* A word of the information that a Multiboot kernel finds; by offset, as specified. */
+static uint32_t told(const struct booted *booted, uint32_t offset)
+{
+	uint32_t value;
+
+	get(booted, booted->state.rbx + offset, &value, sizeof(value));
+	return value;
+}
+
+Test(boot, a_multiboot_kernel_is_told_what_the_specification_says)
+{
+	struct booted booted;
+	uint8_t map[4 * 24], byte;
+	char text[16];
+	uint64_t quad;
+	uint32_t module[4];
+
+	make_multiboot(0x100, 1 << 16 | 3);
+	boot(&booted, PAYLOAD, 5000, UINT64_C(5) << 30);
+	cr_assert_eq(booted.state.mode, BOOT_PROTECTED_MODE);
+	cr_assert_eq(booted.state.rax, 0x2badb002);
+	cr_assert_eq(booted.state.rip, LOAD + 0x80);
+	get(&booted, 0x413, text, 2);
+	cr_assert_eq((uint8_t)text[0] | (uint8_t)text[1] << 8, 639, "KiB, as a BIOS counts");
+	get(&booted, 0x40e, text, 2);
+	cr_assert_eq(((uint8_t)text[0] | (uint8_t)text[1] << 8) << 4, 0x9fc00);
+	get(&booted, LOAD + 0x40, module, 4);
+	cr_assert_eq(module[0], 0x1badb002, "the header where it says that it is");
+	cr_assert_eq(told(&booted, 0), 1 << 0 | 1 << 2 | 1 << 3 | 1 << 6 | 1 << 9);
+	cr_assert_eq(told(&booted, 4), 0x9fc00 >> 10, "low memory, KiB");
+	cr_assert_eq(told(&booted, 8), (GUEST_RAM_HOLE_START - 0x100000) >> 10);
+	get(&booted, told(&booted, 16), text, 6);
+	cr_assert_str_eq(text, "a b=c");
+	cr_assert_eq(told(&booted, 20), 1, "modules");
+	get(&booted, told(&booted, 24), module, sizeof(module));
+	cr_assert_eq(module[1] - module[0], 5000);
+	cr_assert_eq(module[0] % 4096, 0);
+	get(&booted, module[1] - 1, &byte, 1);
+	cr_assert_eq(byte, 0x5a);
+	get(&booted, module[2], &byte, 1);
+	cr_assert_eq(byte, 0, "a module without a text");
+	cr_assert_eq(told(&booted, 44), sizeof(map));
+	get(&booted, told(&booted, 48), map, sizeof(map));
+	for (unsigned i = 0; i < 4; i++)
+		cr_assert_eq(map[i * 24], 20, "what follows the size");
+	memcpy(&quad, map + 3 * 24 + 4, 8);
+	cr_assert_eq(quad, GUEST_RAM_HOLE_END);
+	memcpy(&quad, map + 3 * 24 + 12, 8);
+	cr_assert_eq(quad, UINT64_C(2) << 30);
+	cr_assert_eq(map[3 * 24 + 20], 1);
+	cr_assert_eq(map[1 * 24 + 20], 2);
+	get(&booted, told(&booted, 64), text, 10);
+	cr_assert_str_eq(text, "guestprof");
 	end(&booted);
 }
 

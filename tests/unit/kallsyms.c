@@ -18,9 +18,12 @@ static void put(const void *data, size_t length)
 	size += length;
 }
 
+/* To what the tables are aligned. */
+static unsigned alignment = 8;
+
 static void pad(void)
 {
-	while (size % 8)
+	while (size % alignment)
 		bytes[size++] = 0;
 }
 
@@ -84,11 +87,14 @@ static const struct {
 } golden[] = {
 	{"kallsyms-6.1.bin", "kallsyms-6.1.txt", UINT64_C(0xffffffff81000000)},
 	{"kallsyms-6.12.bin", "kallsyms-6.12.txt", UINT64_C(0xffffffff82600000)},
+	{"kallsyms-7.3.bin", "kallsyms-7.3.txt", UINT64_C(0xffffffff8f400000)},
 };
+
+#define GOLDENS (sizeof(golden) / sizeof(golden[0]))
 
 Test(kallsyms, tables_of_real_kernels_equal_proc_kallsyms)
 {
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < GOLDENS; i++) {
 		struct symbol_table table;
 
 		size = read_file(golden[i].bytes, bytes, ROOM);
@@ -103,7 +109,7 @@ Test(kallsyms, a_kernel_elsewhere_is_not_believed)
 {
 	struct symbol_table table = {.count = 42};
 
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < GOLDENS; i++) {
 		size = read_file(golden[i].bytes, bytes, ROOM);
 		cr_assert_eq(parse(golden[i].text_base + 0x200000, &table), GP_ERR_NOT_FOUND);
 		cr_assert_eq(table.count, 42);
@@ -112,7 +118,8 @@ Test(kallsyms, a_kernel_elsewhere_is_not_believed)
 
 Test(kallsyms, cut_off_tables_are_refused)
 {
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < GOLDENS; i++) {
+		/* All but the first have other data behind the tables. */
 		size_t whole = read_file(golden[i].bytes, bytes, ROOM) - 64 - (i ? 240 : 0);
 
 		for (size = whole - 1; size > 512; size -= 511) {
@@ -125,7 +132,7 @@ Test(kallsyms, cut_off_tables_are_refused)
 }
 
 /* Tables as scripts/kallsyms writes them, each token one character. */
-enum test_encoding { PERCPU, RELATIVE, TEXT };
+enum test_encoding { PERCPU, RELATIVE, TEXT, PLACE };
 
 #define COUNT 700
 #define TEXT_BASE UINT64_C(0xffffffff9a600000)
@@ -151,10 +158,12 @@ static void put_offsets(enum test_encoding encoding)
 		if (encoding == PERCPU)
 			put_number(i < 3 ? address_of(i) : TEXT_BASE - 1 - address_of(i), 4);
 		else
-			put_number(i < 3 ? 0 : address_of(i) - TEXT_BASE, 4);
+			put_number((i < 3 ? TEXT_BASE : address_of(i)) -
+					   (encoding == PLACE ? START + size : TEXT_BASE),
+				   4);
 	}
 	pad();
-	if (encoding != TEXT)
+	if (encoding < TEXT)
 		put_number(TEXT_BASE, 8);
 }
 
@@ -202,10 +211,12 @@ static void put_tokens(void)
 	put(index, sizeof(index));
 }
 
+static size_t lead = 64; /* bytes before the tables */
+
 static void put_tables(bool offsets_first, bool sequences, enum test_encoding encoding)
 {
 	memset(bytes, 0, sizeof(bytes));
-	size = 64;
+	size = lead;
 	if (offsets_first)
 		put_offsets(encoding);
 	put_names();
@@ -244,10 +255,20 @@ static void assert_tables(enum test_encoding encoding)
 Test(kallsyms, every_layout_with_every_encoding)
 {
 	for (unsigned layout = 0; layout < 3; layout++)
-		for (enum test_encoding encoding = PERCPU; encoding <= TEXT; encoding++) {
+		for (enum test_encoding encoding = PERCPU; encoding <= PLACE; encoding++) {
 			put_tables(layout < 2, layout == 1, encoding);
 			assert_tables(encoding);
 		}
+}
+
+Test(kallsyms, tables_without_a_base_may_be_aligned_to_four_bytes)
+{
+	for (alignment = 4; alignment <= 8; alignment += 4)
+		for (enum test_encoding encoding = TEXT; encoding <= PLACE; encoding++)
+			for (lead = 64; lead < 72; lead += alignment) {
+				put_tables(false, true, encoding);
+				assert_tables(encoding);
+			}
 }
 
 Test(kallsyms, symbols_out_of_order_are_no_tables)
@@ -261,7 +282,7 @@ Test(kallsyms, symbols_out_of_order_are_no_tables)
 
 Test(kallsyms, damage_never_leads_outside)
 {
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < GOLDENS; i++) {
 		size_t whole = read_file(golden[i].bytes, bytes, ROOM);
 		AUTO_FREE uint8_t *exact = malloc(whole);
 

@@ -123,7 +123,7 @@ Test(kernel_image, the_kernel_is_found_from_each_vcpu_alone)
 			cr_assert_eq(kernel.text_base, text->start, "%s", names[i]);
 			cr_assert_geq(kernel.text_end, text_end->start, "%s", names[i]);
 			cr_assert_lt(kernel.text_end - text_end->start, 2 << 20, "%s", names[i]);
-			cr_assert_eq(strncmp(kernel.banner, "Linux version 6.", 16), 0);
+			cr_assert_eq(strncmp(kernel.banner, "Linux version ", 14), 0);
 			cr_assert(strstr(kernel.banner, " #1 SMP "), "%s", kernel.banner);
 			cr_assert_eq(guest_translate(&kernel.space, &image.memory.memory,
 						     gva(swapper->start), &translation),

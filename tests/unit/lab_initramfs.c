@@ -1,7 +1,7 @@
 /* The lab's initramfs: modules found and unpacked whatever packs them, each behind what it
  * depends on, in an archive that cpio(1) reads as well. */
-#include "tools/lab.h"
-#include "tools/lab_cpio.h"
+#include "tools/lab/lab.h"
+#include "tools/lab/cpio.h"
 #include "tools/subprocess.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* Frames between the two ends of the lab: whole, in order, and safe against nonsense. */
-#include "tools/lab_protocol.c"
+#include "tools/lab/protocol.c"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -272,6 +272,40 @@ Test(leaf_code, a_linux_program_is_not_read_by_the_tables_of_a_sample)
 	symbol_table_deinit(&table);
 }
 
+/* What unpacks a kernel has no functions, and is something else at the end. */
+Test(leaf_code, of_startup_code_the_bytes_from_a_sample_on_are_copied_at_once)
+{
+	struct leaf_code_totals totals;
+	struct fxt_code code;
+
+	namer.config.startup_start = PHYSICAL;
+	namer.config.startup_end = PHYSICAL + TEXT_PAGES * 4096;
+	see_in(PHYSICAL + 10, FXT_MODE_GUEST_KERNEL, FXT_ADDRESSING_PROTECTED_UNPAGED);
+	leaf_code_copy(leaves, false);
+	memory_bytes[PHYSICAL + 10] ^= 0xff;
+	totals = finish();
+	cr_assert(blob(0, &code));
+	cr_assert_eq(code.address, PHYSICAL + 10);
+	cr_assert_eq(code.size, CODE_WINDOW_BYTES);
+	cr_assert_eq(code.of.process, 0);
+	cr_assert_eq(code.bytes[0], (uint8_t)~memory_bytes[PHYSICAL + 10]);
+	cr_assert_not(blob(1, &code));
+	cr_assert_eq(totals.functions + totals.changed + totals.left_out, 0);
+}
+
+Test(leaf_code, pieces_of_startup_code_are_bounded)
+{
+	struct fxt_code code;
+
+	namer.config.startup_start = PHYSICAL;
+	namer.config.startup_end = PHYSICAL + TEXT_PAGES * 4096;
+	for (uint64_t i = 0; i < LEAF_CODE_WINDOWS_MAX + 10; i++)
+		see_in(PHYSICAL + i, FXT_MODE_GUEST_KERNEL, FXT_ADDRESSING_PROTECTED_UNPAGED);
+	finish();
+	cr_assert(blob(LEAF_CODE_WINDOWS_MAX - 1, &code));
+	cr_assert_not(blob(LEAF_CODE_WINDOWS_MAX, &code));
+}
+
 static char called[64];
 
 static void note_symbols(void *context, const struct fxt_symbol *symbols, size_t count)

@@ -1,5 +1,6 @@
 /* The modules of a guest and their symbols, as the guest itself says they are. */
 #include "base/cleanup.h"
+#include "guest-introspection/linux_layout.h"
 #include "guest-introspection/linux_module_notes.h"
 #include "guest-introspection/linux_modules.h"
 #include "tests/kernel_memory.h"
@@ -515,16 +516,18 @@ Test(linux_modules, build_ids_of_stock_modules, .timeout = 120)
 		check_build_ids(names[i]);
 }
 
-/* A module of the test's making: notes at 0x3000, behind their attributes at 0x2000. */
-static unsigned find_forged(const void *bytes, size_t size, uint64_t said, uint32_t count,
-			    uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT])
+/* A module of the test's making: notes at 0x3000, behind their attributes at 0x2000; these are
+ * counted, or a list at 0x4000 says where they are. */
+static unsigned find_forged_in(bool listed, const void *bytes, size_t size, uint64_t said,
+			       uint32_t count, uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT])
 {
 	static uint8_t memory_bytes[0x6000];
 	struct buffer_memory memory = buffer_memory_over(memory_bytes, sizeof(memory_bytes));
 	const struct address_space space = {.mode = ADDRESSING_PROTECTED};
 	const struct linux_module_notes notes = {.notes = 8,
-						 .count = 8,
+						 .count = listed ? LINUX_MEMBER_MISSING : 8,
 						 .attributes = 16,
+						 .list = 8,
 						 .attribute_bytes = 32,
 						 .size = 8,
 						 .contents = 16};
@@ -532,11 +535,28 @@ static unsigned find_forged(const void *bytes, size_t size, uint64_t said, uint3
 
 	memset(memory_bytes, 0, sizeof(memory_bytes));
 	buffer_put(&memory, 0x1008, 0x2000, 8);
-	buffer_put(&memory, 0x2008, count, 4);
+	if (listed)
+		buffer_put(&memory, 0x2008, 0x4000, 8);
+	else
+		buffer_put(&memory, 0x2008, count, 4);
+	/* All there are of them are the same one. */
+	for (uint32_t i = 0; i < count && i < 0x2000 / 8; i++)
+		buffer_put(&memory, 0x4000 + i * 8, 0x2010, 8);
 	buffer_put(&memory, 0x2010 + 8, said, 8);
 	buffer_put(&memory, 0x2010 + 16, 0x3000, 8);
 	memcpy(memory_bytes + 0x3000, bytes, size);
 	return linux_module_build_id(&notes, &space, &memory.memory, &module, build_id);
+}
+
+/* The same for both ways to keep them. */
+static unsigned find_forged(const void *bytes, size_t size, uint64_t said, uint32_t count,
+			    uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT])
+{
+	unsigned listed = find_forged_in(true, bytes, size, said, count, build_id);
+
+	memset(build_id, 0, LINUX_MODULE_BUILD_ID_LIMIT);
+	cr_assert_eq(find_forged_in(false, bytes, size, said, count, build_id), listed);
+	return listed;
 }
 
 Test(linux_modules, a_build_id_is_found_behind_other_notes)

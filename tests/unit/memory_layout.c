@@ -291,3 +291,39 @@ Test(memory_layout, while_a_vcpu_is_stopped_a_page_is_read_once)
 	cr_assert_eq(read_word(&vmm, 0x3000), 2);
 	end(&vmm);
 }
+
+Test(memory_layout, pages_are_read_anew_at_every_stop_also_those_expected)
+{
+	struct guest_cpu cpu;
+	struct vmm vmm;
+	char banner[256];
+	uint64_t value = 0;
+
+	make_ram(&vmm, 64 * MIB, 0, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	cpu = make_tables(&vmm, 0x10000, 32 * MIB);
+	open_memory(&vmm);
+	cr_assert_eq(memory_layout_find(&vmm.memory, 0, &cpu, 1, banner, NULL), GP_OK);
+	for (uint64_t stop = 1; stop < 5; stop++) {
+		/* More pages than are kept, so that some take each other's place. */
+		for (uint64_t page = 0; page < 40; page++)
+			put(&vmm, 0x100000 + page * 4096, stop << 32 | page);
+		foreign_memory_stop_begins();
+		for (uint64_t page = 0; page < 40; page++)
+			cr_assert_eq(read_word(&vmm, 0x100000 + page * 4096), stop << 32 | page,
+				     "stop %llu", (unsigned long long)stop);
+		/* What is kept stays as it was when it was read. */
+		put(&vmm, 0x100000 + 39 * 4096, 0x77);
+		cr_assert_eq(read_word(&vmm, 0x100000 + 39 * 4096), stop << 32 | 39);
+		foreign_memory_stop_ends();
+	}
+	/* Some of the expected are gone. */
+	cr_assert_eq(munmap(vmm.ram + 0x100000 + 30 * 4096, 5 * 4096), 0);
+	foreign_memory_stop_begins();
+	for (uint64_t page = 0; page < 40; page++)
+		cr_assert_eq(guest_memory_read(&vmm.memory.memory, gpa(0x100000 + page * 4096),
+					       &value, 8),
+			     page < 30 || page > 34, "page %llu", (unsigned long long)page);
+	cr_assert_eq(value, 0x77);
+	foreign_memory_stop_ends();
+	end(&vmm);
+}

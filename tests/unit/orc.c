@@ -114,23 +114,38 @@ static const uint8_t golden_6_12[] = {
 	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /**/
 };
 
+static const uint8_t golden_7_3[] = {
+	0x00, 0x00, 0x00, 0x00, 0x00, 0x01, /**/
+	0x08, 0x00, 0x00, 0x00, 0x03, 0x02, /**/
+	0x10, 0x00, 0xf0, 0xff, 0x83, 0x02, /**/
+	0x10, 0x00, 0xf0, 0xff, 0x84, 0x02, /**/
+	0x18, 0x00, 0xf0, 0xff, 0x83, 0x02, /**/
+	0x20, 0x00, 0xf0, 0xff, 0x83, 0x02, /**/
+	0xd8, 0xff, 0x00, 0x00, 0x4a, 0x02, /* the word at bp-40; bp as it was at bp */
+	0x00, 0x00, 0x00, 0x00, 0x03, 0x0b, /**/
+	0x08, 0x00, 0x00, 0x00, 0x03, 0x0c, /**/
+	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /**/
+};
+
 Test(orc, formats_are_told_by_what_is_in_them)
 {
-	static const enum orc_format formats[] = {ORC_FORMAT_1, ORC_FORMAT_2, ORC_FORMAT_3};
+	static const enum orc_format formats[] = {ORC_FORMAT_1, ORC_FORMAT_2, ORC_FORMAT_3,
+						  ORC_FORMAT_4};
 	uint8_t noise[600];
 
 	cr_assert_eq(orc_detect_format(golden_6_1, sizeof(golden_6_1) / 6), ORC_FORMAT_1);
 	cr_assert_eq(orc_detect_format(golden_6_12, sizeof(golden_6_12) / 6), ORC_FORMAT_3);
-	for (unsigned i = 0; i < 3; i++) {
+	cr_assert_eq(orc_detect_format(golden_7_3, sizeof(golden_7_3) / 6), ORC_FORMAT_4);
+	for (unsigned i = 0; i < 4; i++) {
 		builder.count = 0;
 		builder.format = formats[i];
 		put_functions(10);
 		cr_assert_eq(orc_detect_format(bytes + ENTRIES, builder.count), formats[i]);
 	}
-	/* numbered anew: SP is what R10 was */
+	/* numbered anew, in no way that is known: SP is what R10 was */
 	for (unsigned i = 0; i < builder.count; i++)
-		if ((bytes[ENTRIES + i * 6 + 4] & 15) == ORC_REGISTER_SP)
-			bytes[ENTRIES + i * 6 + 4]++;
+		if ((bytes[ENTRIES + i * 6 + 4] & 15) == orc_number(ORC_FORMAT_4, ORC_REGISTER_SP))
+			bytes[ENTRIES + i * 6 + 4] += 3;
 	cr_assert_eq(orc_detect_format(bytes + ENTRIES, builder.count), ORC_FORMAT_UNKNOWN);
 	for (unsigned i = 0; i < sizeof(noise); i++)
 		noise[i] = (uint8_t)(i * 167 + i / 7 * 13);
@@ -142,9 +157,10 @@ Test(orc, formats_are_told_by_what_is_in_them)
 
 Test(orc, every_address_finds_the_entry_before_it)
 {
-	static const enum orc_format formats[] = {ORC_FORMAT_1, ORC_FORMAT_2, ORC_FORMAT_3};
+	static const enum orc_format formats[] = {ORC_FORMAT_1, ORC_FORMAT_2, ORC_FORMAT_3,
+						  ORC_FORMAT_4};
 
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < 4; i++) {
 		builder.count = 0;
 		builder.format = formats[i];
 		put_functions(700);
@@ -235,14 +251,36 @@ Test(orc, tables_that_are_not_there_are_refused)
 	cr_assert_eq(read_tables(), GP_ERR_NOT_FOUND);
 }
 
+Test(orc, every_register_of_the_new_numbers_arrives)
+{
+	builder.format = ORC_FORMAT_4;
+	put_functions(ORC_REGISTER_COUNT);
+	for (unsigned i = ORC_REGISTER_DX; i < ORC_REGISTER_COUNT; i++)
+		orc_put(&builder, TEXT + 0x8000 + i * 16, ORC_CALL, i, 8, ORC_REGISTER_PREVIOUS_SP,
+			-16);
+	/* one that there is not */
+	orc_put(&builder, TEXT + 0x9000, ORC_CALL, ORC_REGISTER_SP, 8, 0, 0);
+	bytes[ENTRIES + builder.count * 6 - 2] = ORC_REGISTER_COUNT;
+	orc_put(&builder, TEXT + 0x9010, ORC_UNDEFINED, 0, 0, 0, 0);
+	cr_assert_eq(read_tables(), GP_OK, "%s", error.text);
+	for (unsigned i = ORC_REGISTER_DX; i < ORC_REGISTER_COUNT; i++)
+		cr_assert_eq(orc_find(&orc, TEXT + 0x8000 + i * 16)->registers,
+			     i | ORC_REGISTER_PREVIOUS_SP << 4);
+	cr_assert_eq(orc_find(&orc, TEXT + 0x9000)->type, ORC_UNDEFINED);
+}
+
 Test(orc, a_known_hash_must_agree_with_the_entries)
 {
+	static const uint32_t hashes[] = {0xbf325dfe, 0xad367c13}; /* of formats 3 and 4 */
+
 	builder.format = ORC_FORMAT_1;
 	put_functions(8);
-	buffer_put(&memory, HEADER, 0xbf325dfe, 4);
 	add_symbol("__start_orc_header", OFFSET + HEADER);
-	cr_assert_eq(read_tables(), GP_ERR_NOT_SUPPORTED);
-	cr_assert(strstr(error.text, "unknown format"), "%s", error.text);
+	for (unsigned i = 0; i < 2; i++) {
+		buffer_put(&memory, HEADER, hashes[i], 4);
+		cr_assert_eq(read_tables(), GP_ERR_NOT_SUPPORTED);
+		cr_assert(strstr(error.text, "unknown format"), "%s", error.text);
+	}
 	/* another hash says nothing */
 	buffer_put(&memory, HEADER, 0x12345678, 4);
 	cr_assert_eq(read_tables(), GP_OK, "%s", error.text);

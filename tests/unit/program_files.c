@@ -3,11 +3,11 @@
 #include "base/cleanup.h"
 #include "base/container.h"
 #include "guest-introspection/elf_sections.h"
-#include "tools/cpio_reader.h"
-#include "tools/initrd_files.h"
-#include "tools/lab_cpio.h"
-#include "tools/program_files.h"
-#include "tools/program_files_protocol.h"
+#include "tools/record/cpio_reader.h"
+#include "tools/record/initrd_files.h"
+#include "tools/lab/cpio.h"
+#include "tools/record/program_files.h"
+#include "tools/record/program_files_protocol.h"
 #include "tools/subprocess.h"
 
 #include <criterion/criterion.h>

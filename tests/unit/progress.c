@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* The clock of the code under test. */
-static uint64_t now_ms = 5000;
+static _Atomic uint64_t now_ms = 5000;
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
@@ -129,6 +129,47 @@ Test(progress, there_is_none_in_a_pipe)
 	cr_assert_str_empty(printed());
 }
 
+/* What is drawn by itself comes within half a second. */
+static const char *printed_soon(void)
+{
+	struct pollfd waiting = {.fd = reading_end, .events = POLLIN};
+
+	poll(&waiting, 1, 5000);
+	return printed();
+}
+
+Test(progress, work_that_tells_nothing_shows_for_how_long)
+{
+	lead_to_terminal(80);
+	progress_begin("guestprof test");
+	now_ms += 500;
+	progress_tell("reading", 200, 200);
+	cr_assert_str_empty(printed());
+	now_ms += 1100;
+	cr_assert_str_eq(printed_soon(), "\r\033[Kguestprof test: sorting and writing: 1 s");
+	now_ms += 1000;
+	cr_assert_str_eq(printed_soon(), "\r\033[Kguestprof test: sorting and writing: 2 s");
+	now_ms += 200;
+	progress_tell("reading", 50, 200);
+	cr_assert_str_eq(printed(), "\r\033[Kguestprof test: reading: 25 %");
+	now_ms += 4000;
+	cr_assert_str_eq(printed_soon(), "\r\033[Kguestprof test: reading: 25 % (for 4 s)");
+	progress_end();
+	cr_assert_str_eq(printed(), "\r\033[K");
+	now_ms += 4000;
+	usleep(300000);
+	cr_assert_str_empty(printed(), "it has ended");
+}
+
+Test(progress, work_that_never_tells_anything_is_shown_too)
+{
+	lead_to_terminal(80);
+	progress_begin("guestprof test");
+	now_ms += 1000;
+	cr_assert_str_eq(printed_soon(), "\r\033[Kguestprof test: working: 1 s");
+	progress_end();
+}
+
 /* A trace that is read tells by itself. */
 enum { SAMPLES = 5000, SAMPLE_WORDS = FXT_SAMPLE_WORDS(0) };
 
@@ -167,6 +208,8 @@ Test(progress, a_trace_tells_how_far_it_is_read)
 	while (trace_next_sample(&trace, &sample, &ticks))
 		continue;
 	cr_assert(strstr(printed(), "guestprof test: reading its samples: "));
+	now_ms += 1000;
+	cr_assert_str_eq(printed_soon(), "\r\033[Kguestprof test: sorting and writing: 1 s");
 	progress_end();
 	trace_close(&trace);
 }

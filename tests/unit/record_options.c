@@ -1,5 +1,5 @@
 /* The command line of guestprof record: what each option takes and refuses. */
-#include "tools/record_options.h"
+#include "tools/record/record_options.h"
 #include "base/container.h"
 #include "tools/command.h"
 

@@ -1,6 +1,6 @@
 /* Where the line of a running recording may be drawn, and what it says. */
 #include "sampler/tally.h"
-#include "tools/record_status.h"
+#include "tools/record/record_status.h"
 
 #include "fxt/sample.h"
 

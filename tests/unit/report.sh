@@ -88,6 +88,12 @@ rows "one vCPU, one mode" '40 compute|0 main|' --cpu 0 --mode user
 rows "between two times" '10 schedule|0 start_kernel|' --from 10ms --to 20ms --cpu 0
 rows "stacks with a function" '20 ext4_read|0 do_syscall_64|0 main|0 recurse|' --symbol 'do_sys*'
 rows "nothing is left" '' --pid 12345
+"$guestprof" report --pid 12345 tasks.fxt >out 2>err
+if grep -q '^# nothing: .*filters' out && ! grep -q '^# vCPUs' out; then
+	ok "nothing is left, and it says so"
+else
+	not_ok "nothing is left, and it says so"
+fi
 
 fails 2 "an unknown subject" "--by colour" --by colour tasks.fxt
 fails 2 "an unknown direction" "--tree=up" --tree=up tasks.fxt

@@ -1,6 +1,6 @@
 /* What a command that samples says at its end, of a trace with figures that are known
  * (tests/golden/tasks.fxt). */
-#include "tools/sampling_summary.h"
+#include "tools/record/sampling_summary.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -92,17 +92,19 @@ calls() {
 }
 
 building="gcc make pkg-config libc6-dev libelf-dev libseccomp-dev zlib1g-dev libncurses-dev libcapstone-dev libdw-dev"
+optional=libvirt-dev
 
 machine 1000 there
 run build
 is "without root: the line to run" "$(tail -n 1 output)" \
-	"  apt-get update && apt-get install -y --no-install-recommends $building"
+	"  apt-get update && apt-get install -y --no-install-recommends $building $optional"
 is "without root: exit code 1" "$code" 1
 is "without root: nothing is done" "$(cat calls)" ""
 
 machine 0 there
 run build
-is "as root: one installation of all" "$(calls)" "install $building"
+is "as root: one installation of all, then what is optional" "$(calls)" "install $building
+install $optional"
 is "as root: exit code 0" "$code" 0
 is "what will be installed is named before" "$(head -n 1 said-before)" \
 	"Installing Debian packages: $building"
@@ -116,11 +118,12 @@ is "nor without root" "$code $(cat output)" "0 "
 machine 0 none
 run build
 is "without lists they are fetched first" "$(calls)" "update
-install $building"
+install $building
+install $optional"
 
 machine 0 there
 echo libelf-dev >removed
-printf '%s\n' gcc make pkg-config libc6-dev libseccomp-dev zlib1g-dev libncurses-dev libcapstone-dev libdw-dev >installed
+printf '%s\n' gcc make pkg-config libc6-dev libseccomp-dev zlib1g-dev libncurses-dev libcapstone-dev libdw-dev "$optional" >installed
 run build
 is "only what is missing, and a removed package is" "$(calls)" "install libelf-dev"
 
@@ -159,7 +162,7 @@ rm bin/apt-get
 run build
 is "not a Debian system: exit code 3" "$code" 3
 is "not a Debian system: what is needed is named" "$(cat output)" \
-	"setup/packages.sh: not a Debian system; you need what these packages hold: $building"
+	"setup/packages.sh: not a Debian system; you need what these packages hold: $building [$optional]"
 
 run --list
 is "the README's list is the script's" \

@@ -189,6 +189,10 @@ static unsigned count_inlined(void)
 		cr_assert_eq(places[0].line, 4);
 		cr_assert_eq(places[1].line, 8);
 		cr_assert_eq(places[2].line, 12);
+		/* And where they begin. */
+		cr_assert_eq(places[0].begin, 2);
+		cr_assert_eq(places[1].begin, 6);
+		cr_assert_eq(places[2].begin, 10);
 		for (int place = 0; place < 3; place++)
 			cr_assert_not_null(strstr(places[place].file, "work.c"));
 		found++;

@@ -1,5 +1,5 @@
 /* The last lines of a console, as plain text. */
-#include "tools/top_lines.h"
+#include "tools/top/lines.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
  */
 #include "profile/trace_code.h"
 
+#include "profile/frames.h"
 #include "tests/unit/trace_file.h"
 
 static struct file file;
@@ -160,6 +161,73 @@ Test(trace_code, one_file_has_one_code_wherever_it_is_mapped)
 	/* Without a build id, by name only. */
 	trace_code_find(&trace, program_of(3), ELSEWHERE + 0x10, 4, &code);
 	cr_assert_eq(code.known_count, 0);
+	end(&file);
+}
+
+/* What a sample of process `id` in user mode at `address` is counted for by module. */
+static void assert_group(struct frames *frames, uint64_t id, uint64_t address, const char *expected)
+{
+	const struct fxt_sample sample = {.flags = FXT_SAMPLE_PROCESS | FXT_SAMPLE_TIMESTAMP |
+						   FXT_SAMPLE_STACK | FXT_SAMPLE_MODE |
+						   FXT_SAMPLE_ADDRESS_SPACE,
+					  .process = id,
+					  .timestamp = 2000,
+					  .stack = &address,
+					  .depth = 1,
+					  .mode = FXT_MODE_GUEST_USER,
+					  .address_space = id << 12};
+	uint32_t number = frames_of_owner(frames, &trace, &sample, OWNER_GROUP);
+	const struct frame *frame = &frames->entries[number];
+
+	cr_assert(frame->name_bytes == strlen(expected) &&
+			  !memcmp(frame->name, expected, frame->name_bytes),
+		  "%.*s, not %s", (int)frame->name_bytes, frame->name, expected);
+	cr_assert_eq(frame->kind, FRAME_GROUP);
+}
+
+Test(trace_code, by_module_is_by_file)
+{
+	struct fxt_process_symbols one, two, three;
+	struct frames frames;
+
+	begin(&file);
+	one = add_program(1, MAPPED);
+	two = add_program(2, MAPPED);
+	three = add_program(3, MAPPED);
+	add_module(one, MAPPED, "/lib/libone.so.1", "1111");
+	add_module(two, MAPPED, "two", "2222");
+	add_module(three, MAPPED, "", "");
+	open_trace(&file);
+	cr_assert_eq(frames_init(&frames, NULL), GP_OK);
+	/* with and without a function's name */
+	assert_group(&frames, 1, MAPPED + 4, "libone.so.1");
+	assert_group(&frames, 1, MAPPED + 0x1fff, "libone.so.1");
+	assert_group(&frames, 1, MAPPED + 0x2000, "[user]");
+	assert_group(&frames, 2, MAPPED + 4, "two");
+	assert_group(&frames, 3, MAPPED + 4, "[user]");
+	assert_group(&frames, 4, MAPPED + 4, "[user]");
+	frames_deinit(&frames);
+	end(&file);
+}
+
+Test(trace_code, gaps_are_filled_from_the_same_file_and_nothing_else_changes)
+{
+	struct fxt_process_symbols one, two;
+
+	begin(&file);
+	one = add_program(1, MAPPED);
+	two = add_program(2, ELSEWHERE);
+	add_module(one, MAPPED, "/bin/one", "1111");
+	add_module(two, ELSEWHERE, "/bin/one", "1111");
+	add_code(one, 20, MAPPED + 0x10, "other-code");
+	add_code(two, 10, ELSEWHERE + 0x10, "Other");
+	open_trace(&file);
+	trace_code_find(&trace, program_of(2), ELSEWHERE + 0x10, 10, &code);
+	cr_assert_eq(code.known_count, 10);
+	cr_assert_arr_eq(code.bytes, "Other-code", 10);
+	cr_assert_not(code.changed);
+	cr_assert_eq(code.program, program_of(2));
+	cr_assert_eq(code.start, ELSEWHERE + 0x10);
 	end(&file);
 }
 

@@ -50,6 +50,8 @@ flamegraph --svg -o -
 flamegraph --diff boot.fxt -o -
 flamegraph --svg --diff boot.fxt -o -
 timeline -o -
+annotate compute
+annotate --json compute
 $(for format in $formats; do echo "export $format"; done)"
 others="--help
 --version
@@ -155,5 +157,57 @@ for words in "flamegraph" "flamegraph --svg" "timeline" "export perf" "export pe
 	# shellcheck disable=SC2086
 	"$guestprof" $words -o result noise >output 2>errors </dev/null || code=$?
 	is "a bad trace leaves the earlier file: $words" "$code $(cat result*)" "1 earlier"
+done
+# An output that is what is read would take its place.
+while read -r words; do
+	cp slower.fxt same.fxt
+	ln -sf same.fxt link.fxt
+	ln -f same.fxt hard.fxt
+	for out in same.fxt ./same.fxt link.fxt hard.fxt; do
+		code=0
+		# shellcheck disable=SC2086
+		"$guestprof" $words -o $out same.fxt >output 2>errors </dev/null || code=$?
+		check "-o $out of same.fxt: $words" 1 "$out is what is read"
+	done
+	is "the trace is as it was: $words" "$(cmp same.fxt slower.fxt && ls same.fxt*)" same.fxt
+done <<END
+flamegraph
+flamegraph --svg
+timeline
+export folded
+export pprof
+END
+code=0
+"$guestprof" flamegraph --diff same.fxt -o same.fxt boot.fxt >output 2>errors </dev/null || code=$?
+check "-o is the trace to compare with" 1 "same.fxt is what is read"
+is "that one is as it was" "$(cmp same.fxt slower.fxt && echo same)" same
+
+# Names that are none.
+for words in "flamegraph -o" "timeline -o" "export folded -o"; do
+	code=0
+	# shellcheck disable=SC2086
+	"$guestprof" $words "" slower.fxt >output 2>errors </dev/null || code=$?
+	check "an empty name: $words" 1 "no name"
+done
+for words in report flamegraph timeline "export folded"; do
+	code=0
+	# shellcheck disable=SC2086
+	"$guestprof" $words "" >output 2>errors </dev/null || code=$?
+	check "an empty name of a trace: $words" 2 "give a trace"
+done
+code=0
+"$guestprof" diff boot.fxt "" >output 2>errors </dev/null || code=$?
+check "an empty name of a trace: diff" 2 "give"
+for name in gone.fxt gone.fxt.gz here/gone; do
+	code=0
+	"$guestprof" annotate $name >output 2>errors </dev/null || code=$?
+	check "annotate misses a trace, not a function: $name" 1 "$name: No such file"
+done
+
+# On a terminal of 80 columns.
+for command in $("$guestprof" --help | awk '/^  [a-z]/ { print $1 }') --help; do
+	# What export says has its own columns.
+	[ "$command" = export ] || is "no line of help is wider than a terminal: $command" \
+		"$("$guestprof" "$command" --help | awk 'length > 79')" ""
 done
 echo "1..$count"

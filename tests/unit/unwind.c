@@ -131,6 +131,40 @@ Test(unwind, bad_frame_pointers_end_the_stack)
 	assert_stack(3, STACK_END_OUTSIDE_MEMORY);
 }
 
+Test(unwind, a_frame_may_lie_across_two_pages_of_the_stack)
+{
+	uint64_t edge = STACK + 0x1000;
+
+	/* Its frame pointer is the last word of a page; then both pages are used in turn. */
+	cpu.gpr[GUEST_RBP] = OFFSET + edge - 8;
+	put_frame(edge - 8, OFFSET + edge + 0x1ff0, call_end(1));
+	put_frame(edge + 0x1ff0, 0, call_end(2));
+	assert_stack(3, STACK_END_ROOT);
+	cr_assert_eq(pcs[1], call_end(1));
+	cr_assert_eq(pcs[2], call_end(2));
+	/* The page with the frame pointer is not there. */
+	buffer_map(&memory, ROOT, 4, OFFSET + STACK, 0, 1);
+	assert_stack(1, STACK_END_NOT_PRESENT);
+}
+
+Test(unwind, a_stack_over_several_pages_of_code_and_stack_is_whole)
+{
+	/* Physical pages in another order than linear ones: nothing may be read by neighbourhood.
+	 */
+	for (unsigned i = 0; i < 2; i++)
+		buffer_map(&memory, ROOT, 4, OFFSET + STACK + (uint64_t)(i + 1) * 4096,
+			   (STACK + (uint64_t)(2 - i) * 4096) | PAGE_PRESENT | PAGE_WRITABLE |
+				   PAGE_NO_EXECUTE,
+			   1);
+	put_frame(STACK + 0x110, OFFSET + STACK + 0x1010, call_end(17));
+	put_frame(STACK + 0x2010, OFFSET + STACK + 0x2020, call_end(1));
+	put_frame(STACK + 0x1020, 0, call_end(18));
+	assert_stack(4, STACK_END_ROOT);
+	cr_assert_eq(pcs[1], call_end(17));
+	cr_assert_eq(pcs[2], call_end(1));
+	cr_assert_eq(pcs[3], call_end(18));
+}
+
 Test(unwind, a_frame_pointer_below_the_stack_pointer_is_just_a_register)
 {
 	put_chain(2);

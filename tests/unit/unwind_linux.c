@@ -251,9 +251,10 @@ static void at(uint64_t physical_pc, uint64_t rsp)
 
 Test(unwind_linux, calls_are_followed_to_the_start_of_the_thread)
 {
-	static const enum orc_format formats[] = {ORC_FORMAT_1, ORC_FORMAT_2, ORC_FORMAT_3};
+	static const enum orc_format formats[] = {ORC_FORMAT_1, ORC_FORMAT_2, ORC_FORMAT_3,
+						  ORC_FORMAT_4};
 
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < 4; i++) {
 		put_tables(formats[i]);
 		if (linux_stack)
 			teardown();
@@ -321,6 +322,33 @@ Test(unwind_linux, other_stacks_are_entered_and_left)
 	put(IRQ_STACK + 0x108, LINEAR(STACK + 0x100)); /* the task's stack is at a lower address */
 	put(STACK + 0x100, CALL_END(START));
 	ASSERT_STACK(3, STACK_END_ROOT, cpu.rip, CALL_END(ON_IRQ_STACK), CALL_END(START));
+}
+
+Test(unwind_linux, a_stack_may_be_left_by_a_frame_pointer)
+{
+	at(FUNCTION(LEAF), IRQ_STACK + 0x100);
+	cpu.gpr[GUEST_RBP] = LINEAR(STACK + 0x140); /* the task's stack, at a lower address */
+	put(IRQ_STACK + 0x100, CALL_END(USES_BP));
+	put(STACK + 0x140, 0);
+	put(STACK + 0x148, CALL_END(START));
+	ASSERT_STACK(3, STACK_END_ROOT, cpu.rip, CALL_END(USES_BP), CALL_END(START));
+	/* but not where frame pointers are all there is to go by */
+	put(IRQ_STACK + 0x100, CALL_END(GENERATED));
+	ASSERT_STACK(2, STACK_END_BAD_POINTER, cpu.rip, CALL_END(GENERATED));
+}
+
+Test(unwind_linux, going_round_by_frame_pointers_has_an_end)
+{
+	struct unwind_stack stack;
+
+	/* A frame that claims to be its own caller. */
+	at(FUNCTION(USES_BP) + 4, STACK + 0x100);
+	cpu.gpr[GUEST_RBP] = LINEAR(STACK + 0x140);
+	put(STACK + 0x140, LINEAR(STACK + 0x140));
+	put(STACK + 0x148, CALL_END(USES_BP));
+	stack = unwind();
+	cr_assert_leq(stack.count, DEPTH);
+	cr_assert_eq(stack.end, STACK_END_BAD_POINTER, "%s", stack_end_string(stack.end));
 }
 
 Test(unwind_linux, going_round_in_circles_has_an_end)

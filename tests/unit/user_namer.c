@@ -4,7 +4,9 @@
 
 #include "base/cleanup.h"
 #include "fxt/writer.h"
+#include "guest-introspection/linux_layout.h"
 #include "profile/trace_code.h"
+#include "sampler/code_copy.h"
 #include "sampler/guest_view.h"
 #include "sampler/namer.h"
 #include "sampler/recorder.h"
@@ -76,6 +78,14 @@ static uint64_t peek(uint64_t address)
 
 	cr_assert(prepared_image_read(&image.base, address, &value, sizeof(value)));
 	return value;
+}
+
+/* Where a process's mappings hang: a maple tree, or the list before 6.1. */
+static uint64_t mappings_root(const struct thread *thread)
+{
+	return thread->mm + (view->mappings.mm_tree != LINUX_MEMBER_MISSING
+				     ? view->mappings.mm_tree
+				     : view->mappings.mm_list);
 }
 
 static bool open_image(const char *name)
@@ -263,11 +273,13 @@ static void check_whole_chain(const char *name)
 	cr_assert_eq(trace_open(path, &trace, &error), GP_OK, "%s", error.text);
 	cr_assert_eq(trace.info.bad_records, 0);
 	while (trace_next_sample(&trace, &sample, &ticks)) {
-		const struct trace_symbol *symbol = trace_find_symbol(&trace, &sample, 0);
-		const struct trace_symbol *mapping = trace_find_mapping(&trace, &sample, 0);
+		const struct trace_symbol *symbol, *mapping;
 
-		if (sample.mode != FXT_MODE_GUEST_USER)
+		/* A tick that the end of a session came before has no stack. */
+		if (sample.mode != FXT_MODE_GUEST_USER || !sample.depth)
 			continue;
+		symbol = trace_find_symbol(&trace, &sample, 0);
+		mapping = trace_find_mapping(&trace, &sample, 0);
 		cr_assert(sample.flags & FXT_SAMPLE_PROCESS);
 		for (unsigned i = 0; i < count; i++) {
 			if ((uint32_t)truth[i].thread.tid != sample.thread ||
@@ -577,7 +589,7 @@ Test(user_namer, what_was_sampled_of_a_process_that_has_just_ended_is_named, .ti
 	look();
 	/* Gone, and its mm_struct is something else. */
 	forge(task_mm, 0);
-	forge(first.thread.mm + view->mappings.mm_tree, 0);
+	forge(mappings_root(&first.thread), 0);
 	forge(first.thread.mm + view->mappings.mm_page_tables, 0);
 	cr_assert_not(see(&second.thread, time + 1, second.address));
 	look();
@@ -706,6 +718,58 @@ Test(user_namer, memory_without_a_file_says_what_it_is, .timeout = 60)
 	close_image();
 }
 
+/* Code that a program made itself, of which there is a page. */
+struct made_code {
+	struct address_space space;
+	uint64_t start;
+};
+
+static bool find_made_code(void *context, const struct linux_mapping *mapping)
+{
+	struct made_code *made = context;
+	uint8_t byte;
+
+	if (mapping->kind == LINUX_MAPPING_ANONYMOUS && mapping->executable &&
+	    guest_read_virtual(&made->space, NULL, image.base.memory, gva(mapping->start), &byte,
+			       1) == TRANSLATE_OK)
+		made->start = mapping->start;
+	return !made->start;
+}
+
+Test(user_namer, of_code_without_functions_there_is_what_follows_a_sample, .timeout = 60)
+{
+	static struct trace_function_code code;
+	uint64_t now = boot_time_ns();
+	const struct thread *thread = NULL;
+	struct made_code made = {0};
+	uint8_t bytes[CODE_WINDOW_BYTES];
+	uint64_t at;
+
+	open_any();
+	for (unsigned i = 0; i < thread_count && !made.start; i++) {
+		thread = &threads[i];
+		if (linux_mappings_space(&image.mappings, thread->mm, &made.space))
+			linux_mappings_walk(&image.mappings, thread->mm, find_made_code, &made);
+	}
+	cr_assert(made.start);
+	/* Behind the functions that its map names, if it has one. */
+	at = made.start + 4096 - CODE_WINDOW_BYTES;
+	cr_assert_eq(guest_read_virtual(&made.space, NULL, image.base.memory, gva(at), bytes,
+					sizeof(bytes)),
+		     TRANSLATE_OK);
+	see(thread, now, at);
+	look();
+	read_back();
+	cr_assert(symbol_is(name_at(thread, now, at), "[jit]"));
+	cr_assert_eq(trace.program_count, 1);
+	trace_code_find(&trace, &trace.programs[0], at - 1, sizeof(bytes) + 2, &code);
+	cr_assert_eq(code.known_count, sizeof(bytes));
+	cr_assert_not(code.known[0]);
+	cr_assert_arr_eq(code.bytes + 1, bytes, sizeof(bytes));
+	trace_close(&trace);
+	close_image();
+}
+
 /* Mappings as Fuchsia's records: whose, where, of which file. */
 Test(user_namer, modules_and_mappings_are_in_the_trace, .timeout = 60)
 {
@@ -799,7 +863,9 @@ Test(user_namer, forged_processes_cost_bounded_time, .timeout = 120)
 
 	open_any();
 	truth = one_frame();
-	tree = peek(truth.thread.mm + view->mappings.mm_tree) & ~UINT64_C(0xff);
+	tree = peek(mappings_root(&truth.thread));
+	if (view->mappings.mm_tree != LINUX_MEMBER_MISSING)
+		tree &= ~UINT64_C(0xff);
 	for (int round = 0; round < 300; round++) {
 		uint64_t at[8], before[8];
 

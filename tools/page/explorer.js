@@ -12,11 +12,19 @@ function showHeader(profile) {
 	element("banner").textContent = file.banner || file.kernel;
 	element("banner").title = `${file.banner}\n${file.kernel}\n${file.commandLine}`;
 	element("banner").hidden = !element("banner").textContent;
-	if (file.periodNs)
+	if (["cycles", "instructions"].includes(file.tickSource))
+		facts.push(["sampled every", `${count(file.periodNs)} ${file.tickSource}`]);
+	else if (file.periodNs)
 		facts.push(["rate", `${+(1e9 / file.periodNs).toFixed(2)} Hz`]);
 	facts.push(["duration", seconds(file.durationNs)], ["vCPUs", count(file.vcpus)],
 		["samples", count(file.stacks)], ["partial", count(file.partials)],
 		["dropped", count(file.dropped)]);
+	if (file.filtered)
+		facts.push(["left out by filters", `${count(file.filtered)} of ` +
+			`${count(file.filtered + file.ticks)} ticks`]);
+	if (!file.ticks)
+		element("empty").textContent = file.filtered ? "No samples here: the filters that this " +
+			"page was made with have left out all of them." : "The trace has no samples.";
 	/* Root and depth 1: whole. */
 	const unfinished = file.ends.map((ticks, end) => [ticks, END_NAMES[end]])
 		.filter(([ticks, name]) => ticks && name !== "root").sort((a, b) => b[0] - a[0]);

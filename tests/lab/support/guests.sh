@@ -24,8 +24,8 @@ top=$PWD
 kernels=$top/build/kernels
 parts=$top/build/test-parts
 # What the tests call them: a package of a kernel each.
-KERNELS="6.1=linux-image-amd64 6.1-cloud=linux-image-cloud-amd64
-	6.12=linux-image-6.12-amd64 6.12-cloud=linux-image-6.12-cloud-amd64"
+KERNELS=${KERNELS:-6.1=linux-image-amd64 6.1-cloud=linux-image-cloud-amd64
+	6.12=linux-image-6.12-amd64 6.12-cloud=linux-image-6.12-cloud-amd64}
 count=0
 
 skip_all() {

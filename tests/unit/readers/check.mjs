@@ -2,16 +2,20 @@
 //
 //   node check.mjs WHAT REPORT EXPORT [MORE]
 //
-// REPORT is the output of `guestprof report -n 0 --json`. WHAT is: json (the lines), fuchsia (the
+// REPORT is the output of `guestprof report -n 0 --json`. For fuchsia, firefox and trace-processor MORE is the
+// file of json lines. WHAT is: json (the lines), fuchsia (the
 // file, decoded here from docs/trace-format.md), speedscope or pprof (EXPORT is what readers/speedscope.mjs
-// printed), perfetto (the file, decoded here), perf (likewise; names and threads only, as that reader takes times, not periods), firefox
-// (the file, unzipped), or pprof-top (what `go tool pprof -top` printed). Prints nothing when all is
-// well.
+// printed), perfetto (the file, decoded here), trace-processor (EXPORT is what readers/trace_processor.mjs
+// printed), perf (likewise; names and threads only, as that reader takes times, not periods), firefox
+// (the file, unzipped), pprof-top (what `go tool pprof -top` printed), or places (the places of leaves in the
+// source, against `report --by line`; MORE says of what format). Prints nothing when all is well.
 import fs from 'node:fs'
 import assert from 'node:assert/strict'
 
-const [what, reportFile, exportFile] = process.argv.slice(2)
+const [what, reportFile, exportFile, moreFile] = process.argv.slice(2)
 const report = JSON.parse(fs.readFileSync(reportFile, 'utf8'))
+const add = (sums, key, by) => { sums[key] = (sums[key] ?? 0) + by }
+const leaf = frame => `${frame.file}:${frame.line}`
 const text = () => fs.readFileSync(exportFile, 'utf8')
 
 // Functions of one name in kernel and program are rows of their own.
@@ -21,7 +25,7 @@ for (const row of report.rows) {
 	expected[row.name].self += row.self
 	expected[row.name].total += row.total
 }
-assert.ok(Object.keys(expected).length > 5)
+assert.ok(Object.keys(expected).length > 3)
 
 function assertSelf(found, unit) {
 	const names = new Set([...Object.keys(expected), ...Object.keys(found)])
@@ -39,7 +43,8 @@ function sumFunctions(profiles) {
 
 function backtraces(bytes) {
 	const words = new BigUint64Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length))
-	let count = 0, lost = 0n, names = 0, last = 0n
+	let count = 0, lost = 0n, names = 0, last = 0n, logs = 0
+	const states = {}
 	assert.equal(words[0], 0x0016547846040010n)
 	for (let at = 0; at < words.length;) {
 		const header = words[at], size = Number(header >> 4n & 0xfffn), type = header & 15n
@@ -52,14 +57,41 @@ function backtraces(bytes) {
 			assert.ok(frames > 0 && size === 4 + frames)
 			count++
 		} else if (type === 4n) {
-			lost++
+			// Categories and names of drop records are in the table of strings, those of states are not.
+			if (header >> 32n & 0x8000n) addState(words.subarray(at, at + size), states)
+			else lost++
+		} else if (type === 9n) {
+			logs++
 		} else if (type === 7n) {
 			names++
 		}
 		at += size
 	}
-	return {count, lost, names}
+	return {count, lost, names, logs, states}
 }
+
+// The name of a duration and the number in its only argument, which is its last but one word.
+function addState(words, states) {
+	const text = (at, bytes) => Buffer.from(words.slice(at).buffer, 0, bytes).toString()
+	const bytes = number => Number(words[0] >> number & 0x7fffn)
+	assert.equal(words[0] >> 16n & 15n, 4n)
+	assert.equal(text(4, bytes(32n)), 'vcpu')
+	assert.ok(words.at(-1) >= words[1])
+	add(states, text(4 + Math.ceil(bytes(32n) / 8), bytes(48n)), Number(words.at(-2)))
+}
+
+// What vCPUs did, in ticks, by the lines of json; and the texts of the console's lines as others have them.
+const stateOf = line => ['halted', 'in VMM', 'not started'].includes(line.mode) ? line.mode : 'running'
+function statesOf(lines) {
+	const states = {}
+	for (const line of lines)
+		if (line.type === 'sample') add(states, stateOf(line), line.ticks)
+		else if (line.type === 'lost') add(states, 'ticks lost', line.ticks)
+	return states
+}
+const consoleOf = lines => lines.filter(line => line.type === 'console')
+	.map(line => [line.time_ns, line.text.replace(/\\x1b\[[0-9;]*[@-~]/g, '')])
+const linesOf = file => fs.readFileSync(file, 'utf8').trimEnd().split('\n').map(line => JSON.parse(line))
 
 // The fields of a protocol buffer message: [number, value] with bytes for what has a length.
 function* fields(bytes) {
@@ -91,6 +123,117 @@ const message = bytes => {
 	return found
 }
 
+// What Perfetto's own program found against the lines of our json: the same samples, each as often, with the
+// same times, vCPUs, processes, threads, modes and stacks.
+function assertTraceProcessor(found, lines) {
+	const VCPUS = 1 << 30, PERIOD = report.period_ns
+	const frames = new Map(found.frames.map(row => [row.id, row]))
+	const sites = new Map(found.callsites.map(row => [row.id, row]))
+	const stackOf = id => {
+		const names = []
+		for (; id !== null; id = sites.get(id).parent_id) names.push(frames.get(sites.get(id).frame_id).name)
+		return names
+	}
+	const counted = new Map(), count = (key, by) => counted.set(key, (counted.get(key) ?? 0) + by)
+	const key = (...parts) => JSON.stringify(parts)
+	const running = lines.filter(line => line.type === 'sample' && line.stack)
+	const mode = {'guest user': 'user', 'guest kernel': 'kernel'}
+	for (const line of running) {
+		const pid = line.pid ?? VCPUS, tid = line.tid ?? line.pid ?? VCPUS + 1 + line.vcpu
+		count(key(line.time_ns, line.vcpu, pid, tid, mode[line.mode] ?? 'unknown',
+			line.stack.map(frame => frame.name)), line.ticks)
+	}
+	for (const row of found.samples) {
+		count(key(row.ts, row.cpu, row.pid, row.tid, row.cpu_mode, stackOf(row.callsite_id)), -1)
+		assert.equal(row.unwind_error, null) // of this trace all stacks are whole
+	}
+	assert.deepEqual([...counted].filter(([, ticks]) => ticks), [])
+	assert.equal(found.samples.length, report.running)
+
+	// The last names that were given.
+	const names = new Map()
+	for (const line of running) {
+		if (line.pid !== undefined) names.set(`process ${line.pid}`, line.process)
+		if (line.tid !== undefined) names.set(`thread ${line.tid}`, line.thread)
+	}
+	for (const row of found.samples) {
+		assert.equal(row.process, names.get(`process ${row.pid}`) ?? '[no process known]')
+		assert.equal(row.thread, names.get(`thread ${row.tid}`) ?? `vCPU ${row.tid - VCPUS - 1}`)
+	}
+	// Objects by the functions in them.
+	const objects = {kernel: '/[kernel.kallsyms]', module: '/[kernel.modules]', boot: '/[early.boot]', user: '/[user]'}
+	const known = new Set(running.flatMap(line => line.stack).map(frame => `${objects[frame.kind]} ${frame.name}`))
+	assert.deepEqual(new Set(found.frames.map(row => `${row.object} ${row.name}`)), known)
+	// The counter of a vCPU has the time that it ran.
+	const times = new Map()
+	for (const line of running) times.set(line.vcpu, (times.get(line.vcpu) ?? 0) + line.ticks * PERIOD)
+	assert.deepEqual(new Map(found.counters.map(row => [row.cpu, row.value])), times)
+	// What the vCPUs did, one thing at a time.
+	const states = {}, last = new Map()
+	for (const row of found.slices) {
+		add(states, row.name, row.ticks)
+		assert.equal(row.depth, 0)
+		assert.ok(row.ts >= (last.get(row.track) ?? 0), 'one behind the other')
+		last.set(row.track, row.ts + row.dur)
+	}
+	assert.deepEqual(states, statesOf(lines))
+	assert.deepEqual(found.console.map(row => [row.ts, row.name]), consoleOf(lines))
+	// Nothing was wrong with the file, and what was lost is what we lost.
+	const stats = found.stats.map(row => [row.name, row.severity, row.value])
+	assert.deepEqual(stats, report.dropped ? [['perf_cpu_lost_records', 'data_loss', report.dropped]] : [])
+}
+
+// The places of leaves with what they weigh, and the weight of a tick.
+const placesOf = {
+	json() {
+		const sums = {}
+		for (const line of text().trimEnd().split('\n').map(line => JSON.parse(line)))
+			if (line.stack) add(sums, leaf(line.stack[0]), line.ticks)
+		return [sums, 1]
+	},
+	// Behind the line of a leaf, which follows the line of its sample.
+	perf() {
+		const sums = {}, lines = text().split('\n')
+		lines.forEach((line, index) => {
+			const period = line.match(/ (\d+) cpu-clock:$/)
+			if (period) add(sums, lines[index + 2].match(/^ {2}(\S+:\d+)$/)[1], +period[1])
+		})
+		return [sums, report.period_ns]
+	},
+	firefox() {
+		const sums = {}
+		for (const {samples, stackTable, frameTable, funcTable, stringArray} of JSON.parse(text()).threads)
+			samples.stack.forEach((stack, index) => {
+				const frame = stackTable.frame[stack], func = frameTable.func[frame]
+				assert.ok(funcTable.lineNumber[func] <= frameTable.line[frame], 'a function begins before its lines')
+				assert.equal(frameTable.inlineDepth[frame], +stringArray[funcTable.name[func]].endsWith(' (inlined)'))
+				add(sums, `${stringArray[funcTable.fileName[func]]}:${frameTable.line[frame]}`, samples.weight[index])
+			})
+		return [sums, 1]
+	},
+	speedscope() {
+		const sums = {}
+		for (const profile of JSON.parse(text()))
+			for (const [place, weight] of Object.entries(profile.places)) add(sums, place, weight)
+		// Callers have places as well.
+		for (const place of Object.keys(sums)) if (!sums[place]) delete sums[place]
+		return [sums, report.period_ns]
+	},
+	pprof() {
+		const sums = {}
+		for (const line of text().split('\n')) {
+			const row = line.match(/^ *([1-9]\d*) +[\d.]+% +[\d.]+% +\d+ +[\d.]+% +\S+ (\S+:\d+)( \(inline\))?$/)
+			if (row) add(sums, row[2], +row[1])
+		}
+		return [sums, 1]
+	},
+	perfetto() {
+		const found = JSON.parse(text())
+		assert.deepEqual(found.stats, [])
+		return [Object.fromEntries(found.leaves.map(row => [row.place, row.count])), 1]
+	},
+}
+
 switch (what) {
 case 'json': {
 	const lines = text().trimEnd().split('\n').map(line => JSON.parse(line))
@@ -98,12 +241,16 @@ case 'json': {
 	const end = lines.at(-1)
 	assert.deepEqual([end.type, end.ticks, end.running], ['end', report.ticks, report.running])
 	const self = {}
-	let ticks = 0, lost = 0, last = 0
+	let ticks = 0, lost = 0, last = 0, consoleLines = 0
 	for (const line of lines.slice(1, -1)) {
 		assert.ok(line.time_ns >= last, 'in order of time')
 		last = line.time_ns
 		if (line.type === 'lost') {
 			lost += line.ticks
+			continue
+		}
+		if (line.type === 'console') {
+			consoleLines++
 			continue
 		}
 		assert.equal(line.type, 'sample')
@@ -113,6 +260,8 @@ case 'json': {
 	}
 	assert.equal(ticks, report.ticks)
 	assert.equal(lost, report.dropped)
+	assert.equal(consoleLines, report.console_lines)
+	assert.equal(end.console_lines, report.console_lines)
 	assertSelf(self, 1)
 	break
 }
@@ -120,7 +269,10 @@ case 'fuchsia': {
 	const found = backtraces(fs.readFileSync(exportFile))
 	assert.equal(found.count, report.running)
 	assert.equal(found.lost > 0, report.dropped > 0)
-	assert.ok(found.names >= 4)
+	assert.ok(found.names >= 2)
+	assert.equal(found.logs, report.console_lines)
+	const {'ticks lost': _, ...states} = statesOf(linesOf(moreFile))
+	assert.deepEqual(found.states, states)
 	break
 }
 case 'perfetto': {
@@ -154,6 +306,10 @@ case 'perfetto': {
 	assertSelf(self, 1)
 	break
 }
+case 'trace-processor': {
+	assertTraceProcessor(JSON.parse(text()), linesOf(moreFile))
+	break
+}
 case 'speedscope':
 case 'pprof': {
 	const profiles = JSON.parse(text())
@@ -167,7 +323,7 @@ case 'perf': {
 	const profiles = JSON.parse(text())
 	const names = new Set(profiles.flatMap(profile => Object.keys(profile.functions)))
 	for (const name of Object.keys(expected))
-		assert.ok(names.has(name.replaceAll(';', '\\x3b')), `${name} is there`)
+		assert.ok(names.has(name.replaceAll(';', '\\x3b').replace(/ \(inlined\)$/, '')), `${name} is there`)
 	assert.equal(names.size, Object.keys(expected).length)
 	break
 }
@@ -191,6 +347,23 @@ case 'firefox': {
 	}
 	assert.equal(ticks, report.running)
 	assertSelf(self, 1)
+	// The last thread has the markers.
+	const {markers, stringArray} = profile.threads.at(-1), found = [], states = {}
+	for (const column of Object.values(markers))
+		if (Array.isArray(column)) assert.equal(column.length, markers.length)
+	markers.data.forEach((data, index) => {
+		if (data.type === 'console') {
+			assert.equal(stringArray[markers.name[index]], 'console')
+			found.push([markers.startTime[index], data.text])
+			return
+		}
+		assert.match(stringArray[markers.name[index]], /^vCPU \d+$/)
+		assert.ok(markers.endTime[index] >= markers.startTime[index])
+		add(states, data.state, data.ticks)
+	})
+	const lines = linesOf(moreFile)
+	assert.deepEqual(states, statesOf(lines))
+	assert.deepEqual(found, consoleOf(lines).map(([time, text]) => [(time - lines[0].first_ns) / 1e6, text]))
 	break
 }
 case 'pprof-top': {
@@ -200,12 +373,17 @@ case 'pprof-top': {
 		if (row)
 			found[row[3].replace(/ \(inline\)$/, '')] = {self: +row[1], total: +row[2]}
 	}
-	for (const [name, row] of Object.entries(expected))
+	for (const [shown, row] of Object.entries(expected)) {
+		const name = shown.replace(/ \(inlined\)$/, '')
 		// What looks like the parameters of a template is left out there.
 		assert.deepEqual(found[name] ?? found[name.replace(/<.*>$/, '')], row, name)
+	}
 	assert.equal(Object.keys(found).length, Object.keys(expected).length)
 	break
 }
+case 'places':
+	assertSelf(...placesOf[moreFile]())
+	break
 default:
 	throw new Error(`nothing is known of ${what}`)
 }

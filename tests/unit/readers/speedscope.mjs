@@ -1,5 +1,5 @@
 // Reads profiles with speedscope's own importers and prints what they found, as JSON: for each profile
-// its name, unit, total weight and functions by self weight.
+// its name, unit, total weight, and functions and places in the source by self weight.
 //
 //   node speedscope.mjs DIRECTORY-OF-THE-NPM-PACKAGE FILE
 //
@@ -49,13 +49,15 @@ const group = await context.importers.importProfilesFromArrayBuffer(
 	path.basename(file), bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length))
 if (!group) throw new Error(`speedscope does not know what ${file} is`)
 const profiles = group.profiles.map(profile => {
-	const functions = {}
+	const functions = {}, places = {}
 	profile.forEachFrame(frame => {
 		functions[frame.name] = {
 			self: (functions[frame.name]?.self ?? 0) + frame.getSelfWeight(),
 			total: (functions[frame.name]?.total ?? 0) + frame.getTotalWeight(),
 		}
+		const place = `${frame.file}:${frame.line}`
+		places[place] = (places[place] ?? 0) + frame.getSelfWeight()
 	})
-	return {name: profile.getName(), unit: profile.getWeightUnit(), weight: profile.getTotalNonIdleWeight(), functions}
+	return {name: profile.getName(), unit: profile.getWeightUnit(), weight: profile.getTotalNonIdleWeight(), functions, places}
 })
 console.log(JSON.stringify(profiles))

@@ -1,0 +1,223 @@
+/* guestprof attach: profiles a virtual machine that another process runs. */
+#include "tools/command.h"
+
+#include "attach.h"
+#include "attach/attached_vm.h"
+#include "attach/domain.h"
+#include "attach/libvirt.h"
+#include "tools/end_signals.h"
+#include "sampling.h"
+#include "sampling_summary.h"
+#include "vmm/sandbox.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Documented in guestprof-attach(1) and stable; where they mean the same as those of guestprof
+ * record they are the same. */
+enum attach_exit {
+	ATTACH_VMM_EXITED = 0,
+	ATTACH_FAILED = 1,
+	ATTACH_USAGE = EXIT_USAGE,
+	ATTACH_RESET = 10,
+	ATTACH_DURATION = 13,
+	ATTACH_SIGNALLED = 16,
+	ATTACH_PANIC = 17,
+	ATTACH_VMM_KILLED = 18,
+	ATTACH_CANNOT = 21,
+};
+
+static int exit_code(enum attached_end end, bool panicked)
+{
+	if (panicked)
+		return ATTACH_PANIC;
+	switch (end) {
+	case ATTACHED_VMM_EXITED:
+		return ATTACH_VMM_EXITED;
+	case ATTACHED_VMM_KILLED:
+		return ATTACH_VMM_KILLED;
+	case ATTACHED_RESET:
+		return ATTACH_RESET;
+	case ATTACHED_DURATION:
+		return ATTACH_DURATION;
+	case ATTACHED_SIGNALLED:
+		return ATTACH_SIGNALLED;
+	case ATTACHED_RUNNING:
+		break;
+	}
+	return ATTACH_FAILED;
+}
+
+static int failure(const struct error *error, int code)
+{
+	fprintf(stderr, "guestprof attach: %s\n", error->text);
+	return code;
+}
+
+static void end_in_order(void *vm)
+{
+	attached_vm_request_end(vm, ATTACHED_SIGNALLED);
+}
+
+static void tell_event(void *context, const char *text)
+{
+	(void)context;
+	fprintf(stderr, "guestprof attach: %s\n", text);
+}
+
+static gp_status_t attach(const struct attach_options *options, struct attached_vm **vm,
+			  struct error *error)
+{
+	struct attach_config config = {
+		.signal_kick = options->signal_kick,
+		.on_event = tell_event,
+	};
+	const char *uris[LIBVIRT_CONNECTIONS_MAX];
+	const struct domain_places places = domain_places_here(uris);
+	gp_status_t status = domain_find(&places, options->machine, &config.pid, error);
+
+	if (!status && sandbox_is_supported())
+		status = sandbox_enter_process(error);
+	if (status)
+		return status;
+	end_signals_catch(end_in_order);
+	return attached_vm_create(&config, vm, error);
+}
+
+static gp_status_t check_vcpus(const struct sampling_options *options,
+			       const struct attached_info *info, struct error *error)
+{
+	for (size_t i = 0; i < options->sampled_vcpu_count; i++)
+		if (options->sampled_vcpus[i] >= info->process->vcpu_count)
+			return error_set(error, GP_ERR_INVALID_ARGS,
+					 "--sample-cpus names vCPU %u; the machine has %u",
+					 options->sampled_vcpus[i], info->process->vcpu_count);
+	return GP_OK;
+}
+
+/* Those that read what the guest has laid out need no more than the trace and its memory, which are
+ * open. The threads that stop vCPUs need ptrace() all the time. */
+static gp_status_t confine_reader(void *context, struct error *error)
+{
+	(void)context;
+	return sandbox_is_supported() ? sandbox_enter_thread(SANDBOX_READER, NULL, error) : GP_OK;
+}
+
+/* What the trace says of where it comes from. */
+static void describe(const struct attached_info *info, char *text, size_t size)
+{
+	const struct vm_process *process = info->process;
+
+	snprintf(text, size, "process %d, %s%s%s: %s", (int)process->pid,
+		 *process->vmm ? process->vmm : "unknown VMM", *process->name ? ", " : "",
+		 process->name, info->method);
+}
+
+static void print_counts(const struct attached_vm *vm)
+{
+	struct attached_counts counts;
+
+	attached_vm_counts(vm, &counts);
+	fprintf(stderr, "  %llu ticks found a vCPU asleep, %llu its VMM at work; %llu kicks missed",
+		(unsigned long long)counts.halted, (unsigned long long)counts.in_vmm,
+		(unsigned long long)counts.missed);
+	if (counts.stale)
+		fprintf(stderr, ", %llu times without registers", (unsigned long long)counts.stale);
+	fputc('\n', stderr);
+}
+
+static void print_json(const struct attached_vm *vm, const char *end, int code,
+		       const struct recorder_summary *summary)
+{
+	struct attached_counts counts;
+
+	attached_vm_counts(vm, &counts);
+	putchar('{');
+	sampling_print_json(end, code, summary);
+	printf(",\"pid\":%d,\"asleep\":%llu,\"in_vmm\":%llu,\"missed\":%llu,\"stale\":%llu,"
+	       "\"signals\":%llu,\"pauses\":%llu}\n",
+	       (int)attached_vm_info(vm)->process->pid, (unsigned long long)counts.halted,
+	       (unsigned long long)counts.in_vmm, (unsigned long long)counts.missed,
+	       (unsigned long long)counts.stale, (unsigned long long)counts.signals,
+	       (unsigned long long)counts.pauses);
+}
+
+static int run(struct sampling *sampling, struct attached_vm *vm)
+{
+	const struct sampling_options *options = sampling->options;
+	enum attached_end end = attached_vm_wait(vm, options->duration_ns);
+	struct recorder_summary summary;
+	bool panicked;
+	const char *text;
+	int code;
+
+	sampling_finish(sampling, attached_end_string(end), &summary);
+	/* A guest that panicked long ago was attached to nevertheless: only an end that may be the
+	 * panic's doing counts. */
+	panicked = summary.panicked && (end == ATTACHED_RESET || end == ATTACHED_VMM_EXITED);
+	text = panicked ? "guest panic" : attached_end_string(end);
+	code = exit_code(end, panicked);
+	sampling_print_summary(sampling, text, &summary);
+	print_counts(vm);
+	if (options->json)
+		print_json(vm, text, code, &summary);
+	if (summary.problem.status) {
+		fprintf(stderr, "guestprof attach: %s: %s\n", options->output,
+			summary.problem.text);
+		code = ATTACH_FAILED;
+	}
+	return code;
+}
+
+static int record(struct sampling *sampling, struct attached_vm *vm)
+{
+	const struct attached_info *info = attached_vm_info(vm);
+	char source[512];
+	struct recorder_config config = {
+		.target = attached_vm_target(vm),
+		.memory_bytes = info->memory_bytes,
+		.source = source,
+		.on_thread_start = confine_reader,
+	};
+	struct error error = {0};
+
+	describe(info, source, sizeof(source));
+	if (check_vcpus(sampling->options, info, &error) || sampling_open_output(sampling, &error))
+		return failure(&error, ATTACH_USAGE);
+	if (sampling_start(sampling, &config, &error))
+		return failure(&error, ATTACH_FAILED);
+	fprintf(stderr, "guestprof attach: %u vCPU%s of %s\n", info->process->vcpu_count,
+		info->process->vcpu_count == 1 ? "" : "s", source);
+	return run(sampling, vm);
+}
+
+int attach_run(const struct attach_options *options)
+{
+	struct attached_vm *vm = NULL;
+	struct sampling sampling;
+	struct error error = {0};
+	int code;
+
+	if (sampling_init(&sampling, "guestprof attach", NULL, &options->sampling, &error)) {
+		code = failure(&error, ATTACH_USAGE);
+	} else if (attach(options, &vm, &error)) {
+		code = failure(&error, ATTACH_CANNOT);
+	} else {
+		end_signals_aim(vm);
+		code = record(&sampling, vm);
+	}
+	sampling_deinit(&sampling);
+	end_signals_aim(NULL);
+	attached_vm_destroy(vm);
+	return code;
+}
+
+int command_attach(int argc, char **argv)
+{
+	struct attach_options options;
+	int code = attach_options_parse(argc, argv, &options);
+
+	return code >= 0 ? code : attach_run(&options);
+}

@@ -1,0 +1,231 @@
+/* guestprof annotate: the instructions that took a function's time. */
+#include "annotate.h"
+
+#include "tools/command.h"
+#include "tools/options.h"
+#include "tools/output.h"
+#include "tools/progress.h"
+#include "source_options.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HOTTEST 5 /* without a SYMBOL */
+
+enum {
+	OPTION_HOTTEST = 256,
+	OPTION_ALL,
+	OPTION_BYTES,
+	OPTION_INTEL,
+	OPTION_NO_SOURCE,
+	OPTION_JSON
+};
+
+static char program[] = "guestprof annotate";
+
+static const char help[] =
+	"usage: guestprof annotate [OPTIONS] [SYMBOL] [FILE]\n"
+	"Shows which instructions of a function took its time, as the guest had them:\n"
+	"the trace holds the code. SYMBOL may have * and ?; without it, the hottest\n"
+	"functions are shown. FILE is guestprof.fxt unless given; a single argument that\n"
+	"is a file is FILE.\n"
+	"\n"
+	"      --hottest N      so many functions, the hottest first (default: 5, with\n"
+	"                       SYMBOL all; 0: all)\n"
+	"      --all            also instructions that are far from every sample\n"
+	"      --bytes          the code's bytes as well\n"
+	"      --intel          Intel's syntax instead of AT&T's\n"
+	"      --no-source      no source lines\n"
+	"      --json\n"
+	"  -h, --help\n"
+	"\n" SOURCE_HELP "\n" FILTER_HELP "\n"
+	"Percentages are of the function's samples. Exit codes: 0 shown, 1 the file\n"
+	"cannot be read, no such function was sampled, or capstone is missing, 2 bad\n"
+	"command line.\n"
+	"\n"
+	"Examples: guestprof annotate clear_page_erms boot.fxt\n"
+	"          guestprof annotate --hottest 3 --mode kernel boot.fxt\n"
+	"          guestprof annotate --symfs ~/guest-root hash boot.fxt\n";
+
+static void print_help(FILE *to)
+{
+	fputs(help, to);
+}
+
+struct choice {
+	struct annotate *annotate;
+	bool most_given;
+	bool json;
+	bool no_source;
+	struct source_options source;
+};
+
+static bool ends_with(const char *name, const char *end)
+{
+	size_t length = strlen(name), tail = strlen(end);
+
+	return length >= tail && !strcmp(name + length - tail, end);
+}
+
+/* What is no function's name, there or not: told apart so that a trace that is missing is missed.
+ */
+static bool is_trace(const char *name)
+{
+	return !access(name, F_OK) || strchr(name, '/') || ends_with(name, ".fxt") ||
+	       ends_with(name, ".fxt.gz");
+}
+
+/* SYMBOL, FILE, both or neither. */
+static bool parse_names(int count, char **names, struct annotate *annotate)
+{
+	if (count > 2) {
+		fprintf(stderr, "%s: '%s': give one function and one trace\n", program, names[2]);
+		return false;
+	}
+	if (count == 2)
+		annotate->path = names[1];
+	if (count == 1 && is_trace(names[0]))
+		annotate->path = names[0];
+	else if (count)
+		annotate->pattern = names[0];
+	return true;
+}
+
+static bool take_option(void *context, int option)
+{
+	struct choice *choice = context;
+	struct annotate *annotate = choice->annotate;
+
+	switch (option) {
+	case OPTION_HOTTEST:
+		choice->most_given = true;
+		return option_number(program, "--hottest", optarg, &annotate->most);
+	case OPTION_ALL:
+		annotate->whole = true;
+		return true;
+	case OPTION_BYTES:
+		annotate->bytes = true;
+		return true;
+	case OPTION_INTEL:
+		annotate->syntax = DISASSEMBLER_INTEL;
+		return true;
+	case OPTION_NO_SOURCE:
+		choice->no_source = true;
+		return true;
+	case OPTION_JSON:
+		choice->json = true;
+		return true;
+	default:
+		return source_option(option, optarg, &choice->source);
+	}
+}
+
+/* -1: go on; otherwise the exit code. */
+static int parse(int argc, char **argv, struct annotate *annotate, struct choice *choice)
+{
+	static const struct option names[] = {
+		{"hottest", required_argument, NULL, OPTION_HOTTEST},
+		{"all", no_argument, NULL, OPTION_ALL},
+		{"bytes", no_argument, NULL, OPTION_BYTES},
+		{"intel", no_argument, NULL, OPTION_INTEL},
+		{"no-source", no_argument, NULL, OPTION_NO_SOURCE},
+		{"json", no_argument, NULL, OPTION_JSON},
+		{"help", no_argument, NULL, 'h'},
+		FILTER_OPTIONS,
+		SOURCE_OPTIONS,
+		{NULL, 0, NULL, 0},
+	};
+	const struct options options = {.program = program,
+					.print_help = print_help,
+					.letters = "h",
+					.names = names,
+					.filter = &annotate->filter,
+					.take = take_option,
+					.context = choice};
+	int code = options_parse(&options, argc, argv);
+
+	if (code >= 0)
+		return code;
+	return parse_names(argc - optind, argv + optind, annotate) ? -1 : EXIT_USAGE;
+}
+
+/* Without libdw there are no source lines, which is worth a word and no failure; but what the user
+ * has named himself must be there. */
+static gp_status_t find_lines(struct annotate *annotate, const struct choice *choice,
+			      struct error *error)
+{
+	gp_status_t status;
+
+	if (choice->no_source)
+		return GP_OK;
+	status = source_lines_create(&choice->source, &annotate->trace, &annotate->lines, error);
+	if (status != GP_ERR_NOT_SUPPORTED || choice->source.symfs || choice->source.vmlinux)
+		return status;
+	fprintf(stderr, "%s: no source lines: %s\n", program, error->text);
+	return GP_OK;
+}
+
+static gp_status_t build(struct annotate *annotate, const struct choice *choice,
+			 struct error *error)
+{
+	gp_status_t status = annotation_read(&annotate->trace, &annotate->filter, annotate->pattern,
+					     &annotate->annotation, error);
+
+	if (!status && !annotate->annotation.count)
+		status = annotate->pattern
+				 ? error_set(error, GP_ERR_NOT_FOUND,
+					     "no sample stopped in a function '%s'; guestprof "
+					     "report lists those that have some",
+					     annotate->pattern)
+				 : error_set(error, GP_ERR_NOT_FOUND,
+					     "no sample stopped in a function with a name");
+	return status ? status : find_lines(annotate, choice, error);
+}
+
+static gp_status_t show(struct annotate *annotate, const struct choice *choice, struct error *error)
+{
+	struct output output;
+	gp_status_t status;
+
+	output_open_paged(&output);
+	annotate->colours = output.is_terminal && !getenv("NO_COLOR");
+	status = choice->json ? annotate_write_json(annotate, output.file, error)
+			      : annotate_write_text(annotate, output.file, error);
+	if (!status)
+		return output_finish(&output, error);
+	output_abandon(&output);
+	return status;
+}
+
+int command_annotate(int argc, char **argv)
+{
+	static struct annotate annotate; /* larger than a stack frame should be */
+	struct choice choice = {.annotate = &annotate};
+	struct error error = {0};
+	gp_status_t status;
+	int code;
+
+	annotate = (struct annotate){.path = "guestprof.fxt"};
+	code = parse(argc, argv, &annotate, &choice);
+	if (code >= 0)
+		return code;
+	if (!choice.most_given && !annotate.pattern)
+		annotate.most = HOTTEST;
+	progress_begin(program);
+	status = progress_open_trace(annotate.path, &annotate.trace, &error);
+	if (!status) {
+		status = build(&annotate, &choice, &error);
+		if (!status)
+			status = show(&annotate, &choice, &error);
+		source_lines_destroy(annotate.lines);
+		annotation_deinit(&annotate.annotation);
+		trace_close(&annotate.trace);
+	}
+	progress_end();
+	filter_deinit(&annotate.filter);
+	if (!status)
+		return EXIT_SUCCESS;
+	fprintf(stderr, "%s: %s\n", program, error.text);
+	return EXIT_FAILURE;
+}

@@ -1,0 +1,46 @@
+/* What guestprof report found out, and its three writers. Private to tools/report*.c. */
+#ifndef TOOLS_REPORT_H
+#define TOOLS_REPORT_H
+
+#include "tools/options.h"
+#include "profile/profile.h"
+#include "profile/table.h"
+
+struct report {
+	const char *path;
+	struct trace trace;
+	struct filter filter;
+	struct frames frames;
+	struct call_tree tree; /* sorted; for SHAPE_CALLERS reversed */
+	struct table table;    /* of SHAPE_TABLE */
+	struct profile_totals totals;
+	enum option_shape shape;
+	bool by_owner;      /* rows are processes, vCPUs ..., not functions */
+	const char *column; /* what the rows are: "function", "process" ... */
+	uint64_t whole;     /* the ticks that are 100 % */
+	size_t most;        /* rows; 0: all */
+	double least;       /* percent: branches of the tree below it are left out */
+	bool colours;
+	struct source_lines *lines; /* NULL: nothing shows lines or inlined functions */
+};
+
+static inline double report_percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+/* How many rows of the table are to be shown. */
+static inline size_t report_rows(const struct report *report)
+{
+	return report->most && report->most < report->table.count ? report->most
+								  : report->table.count;
+}
+
+/* For tree_walk_begin(), with the report as context. */
+bool report_shows_node(const void *report, uint32_t node);
+
+void report_write_text(const struct report *report, FILE *to);
+void report_write_markdown(const struct report *report, FILE *to);
+void report_write_json(const struct report *report, FILE *to);
+
+#endif
