@@ -92,7 +92,6 @@ for method in default acpi kbd pci triple; do
 	*) elf_of=6.1 ;;
 	esac
 	job "$line" "reset-$method" <<-JOB
-		triple_wanted=$([ $method != triple ] || echo yes)
 		boot -k \$elf/$elf_of -i \$initrds/$elf_of -m 128M \
 			-p "console=ttyS0 quiet $([ $method = default ] || echo reboot=$method) guestprof.cmd=reset"
 	JOB

@@ -70,10 +70,11 @@ wait \$!
 END_JOB
 run_jobs
 
-# word NAME WORD: what inspect_trace says of a trace
+# word NAME WORD: what inspect_trace says of a trace; -1, which fails every comparison, of a trace that is not there
 word() {
 	[ -e "$work/$1.inspected" ] || "$inspect" "$work/$1.fxt" >"$work/$1.inspected"
-	sed -n "s/^$2 //p" "$work/$1.inspected"
+	said=$(sed -n "s/^$2 //p" "$work/$1.inspected")
+	echo "${said:--1}"
 }
 
 # per_mille PART WHOLE

@@ -155,7 +155,7 @@ Test(guest_view, samples_say_which_task_runs_and_name_it_once, .timeout = 120)
 Test(guest_view, kernel_stacks_become_whole, .timeout = 120)
 {
 	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
-	unsigned count = image_list(names), kernel_vcpus = 0;
+	unsigned count = image_list(names), kernel_vcpus = 0, deep = 0;
 
 	for (unsigned n = 0; n < count; n++) {
 		uint64_t ends[IMAGE_CPUS] = {0}, deepest[IMAGE_CPUS] = {0};
@@ -187,11 +187,14 @@ Test(guest_view, kernel_stacks_become_whole, .timeout = 120)
 			kernel_vcpus++;
 			cr_assert_eq(ends[i], FXT_STACK_END_ROOT, "%s: vCPU %u ends with %llu",
 				     names[n], i, (unsigned long long)ends[i]);
-			cr_assert_geq(deepest[i], 3, "%s: vCPU %u", names[n], i);
+			/* An image may catch one at the kernel's door, with a frame or two. */
+			cr_assert_geq(deepest[i], 1, "%s: vCPU %u", names[n], i);
+			deep += deepest[i] >= 3;
 		}
 		view_test_deinit(&test);
 	}
 	cr_assert_gt(kernel_vcpus, 0);
+	cr_assert_geq(2 * deep, kernel_vcpus, "%u of %u", deep, kernel_vcpus);
 }
 
 /* Each vCPU's last sample; its flags are 0 when it has none. The stack is gone. */

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -203,6 +204,22 @@ static void set_window(struct inside *inside, const struct lab_window *window)
 		ioctl(inside->terminal, TIOCSWINSZ, &size);
 }
 
+/* On the first CPU no guest may run. When any CPU of QEMU's loads x87 state (FXRSTOR, XRSTOR: the
+ * kernel does so whenever a program enters KVM_RUN or leaves it), QEMU's cpu_clear_ignne() reads,
+ * changes and writes flags of the *first* CPU, without a lock: what VMRUN or #VMEXIT changes there
+ * meanwhile, such as whether nested paging is on, is undone. The guest or this kernel then dies of
+ * page faults. Seen in QEMU 7.2; the code is the same in 10.x. A CPU that runs no guest never
+ * changes those flags. */
+static bool keep_off_the_first_cpu(void)
+{
+	cpu_set_t cpus;
+
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
+		return false;
+	CPU_CLR(0, &cpus);
+	return sched_setaffinity(0, sizeof(cpus), &cpus) == 0;
+}
+
 static _Noreturn void become_command(struct inside *inside, const int fds[static 3],
 				     const char *slave)
 {
@@ -255,6 +272,11 @@ static void start_command(struct inside *inside)
 		fds[i] = pipes[i][i == 0 ? 0 : 1];
 	}
 	inside->child = fork();
+	if (inside->child == 0 && !keep_off_the_first_cpu()) {
+		dprintf(fds[2] >= 0 ? fds[2] : 2, "guestprof lab: cannot choose CPUs: %s\n",
+			strerror(errno));
+		_exit(LAB_EXIT_CANNOT_RUN);
+	}
 	if (inside->child == 0)
 		become_command(inside, fds, slave);
 	if (inside->child < 0)

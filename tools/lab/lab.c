@@ -233,8 +233,8 @@ int command_lab(int argc, char **argv)
 	       (option = getopt_long(argc, argv, "+c:m:t:k:e:vh", long_options, NULL)) != -1) {
 		switch (option) {
 		case 'c':
-			if (!parse_number(optarg, 1, 255, &options.cpus))
-				return usage("--cpus %s is not a number from 1 to 255", optarg);
+			if (!parse_number(optarg, 1, 254, &options.cpus))
+				return usage("--cpus %s is not a number from 1 to 254", optarg);
 			break;
 		case 'm':
 			if (!parse_memory(optarg, &options.memory_mib))

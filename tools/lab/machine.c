@@ -132,7 +132,8 @@ static gp_status_t make_arguments(const struct lab_machine_config *config,
 	add(arguments, "-cpu");
 	add(arguments, "%s", cpu_model());
 	add(arguments, "-smp");
-	add(arguments, "%u", config->cpus);
+	/* The first one is not for the command: see keep_off_the_first_cpu() in inside.c. */
+	add(arguments, "%u", config->cpus + 1);
 	add(arguments, "-m");
 	add(arguments, "%lluM", (unsigned long long)config->memory_mib);
 	/* reserve=off: more memory than the host would promise is fine until it is used. */

@@ -2,8 +2,7 @@
 #
 # A test queues jobs, small scripts of which each boots a guest, and then runs all of them in two
 # lines side by side: directly where /dev/kvm is native, elsewhere in one boot of the lab for each
-# line. (With two guests at a time in one lab, guests and the lab's own kernel were seen to lock up
-# or crash; the cause is not known, QEMU 7.2's nested paging is suspected.)
+# line.
 # Each job leaves NAME.out, NAME.err and NAME.code in the work directory, which the test then
 # looks at. Results go to standard output as TAP, everything else to standard error.
 #
@@ -61,21 +60,12 @@ guests_begin() {
 		cd '$work' || exit 1
 	END
 	cat >>"$work/job-head" <<-'END'
-		# A guest in the lab triple-faults now and then (docs/booting.md, "What cost time"): it has a
-		# second try there, and says so. On native KVM it has none.
 		boot() {
-			boot_code=0
-			"$guestprof" record -F 0 --timeout 150 "$@" || boot_code=$?
-			if [ "$boot_code" = 11 ] && [ "$floor" != native ] && [ -z "${triple_wanted-}" ]; then
-				echo "# triple fault in the lab: $*: once more" >&2
-				boot_code=0
-				"$guestprof" record -F 0 --timeout 150 "$@" || boot_code=$?
-			fi
-			return "$boot_code"
+			"$guestprof" record -F 0 --timeout 400 "$@"
 		}
 		wait_for() {
 			tries=0
-			while [ $tries -lt 600 ]; do
+			while [ $tries -lt 1500 ]; do
 				! grep -q -F -e "$1" "$2" 2>/dev/null || return 0
 				[ -z "${3-}" ] || [ -e "/proc/$3" ] || break
 				sleep 0.2
@@ -110,11 +100,11 @@ run_line() {
 	if [ "$floor" = native ]; then
 		sh "$work/run-$1"
 	else
-		# What is written below the current directory lands there. On a busy machine the lab's
-		# kernel is at times so slow that it does nothing but serve its own timer ("soft
-		# lockup"): then the jobs that are left have a second try in a fresh lab.
+		# What is written below the current directory lands there. In QEMU an interrupt may get lost
+		# (docs/booting.md), and the lab's kernel hangs: then the jobs that are left have a second
+		# try in a fresh lab.
 		for try in 1 2; do
-			(cd "$work" && "$guestprof" lab --timeout 300 --exec sh "run-$1") </dev/null >&2 &&
+			(cd "$work" && "$guestprof" lab --timeout 1200 --exec sh "run-$1") </dev/null >&2 &&
 				break
 			echo "# lab $try of line $1 ended with exit code $?"
 		done
