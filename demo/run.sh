@@ -5,8 +5,7 @@
 #
 #   demo/run.sh [GUESTPROF]      default: build/guestprof
 #
-# Environment: KERNEL (a Debian package, linux-image-amd64), FREQUENCY (1000; in the lab, where a stop
-# costs the guest hundreds of microseconds, 250), CPUS (2).
+# Environment: KERNEL (a Debian package, linux-image-amd64), FREQUENCY (1000), CPUS (2).
 # Files: demo/boot.fxt, boot.html and timeline.html are the result; the parts lie in build/demo and
 # are used again.
 set -eu
@@ -25,35 +24,30 @@ if [ ! -e "$parts/initramfs.gz" ] || [ -n "$(find demo -newer "$parts/initramfs.
 fi
 
 run=$guestprof
-frequency=1000
 case $("$guestprof" doctor --floor) in
 native) ;;
 emulated)
 	echo "demo: /dev/kvm here emulates guests in software, so this goes through the lab" >&2
 	run="$guestprof lab"
-	frequency=250
 	;;
 *)
 	echo "demo: there is no usable /dev/kvm here, so this goes through the lab" >&2
 	run="$guestprof lab"
-	frequency=250
 	;;
 esac
-frequency=${FREQUENCY-$frequency}
 
 echo "demo: booting $kernel ($(cat "$parts/$kernel/version")) with ${CPUS-2} vCPUs," \
-	"sampling each at $frequency Hz" >&2
+	"sampling each at ${FREQUENCY-1000} Hz" >&2
 record() {
 	code=0
 	# shellcheck disable=SC2086 # two words
 	$run record -k "$parts/$kernel/vmlinuz" -i "$parts/initramfs.gz" \
-		-F "$frequency" -c "${CPUS-2}" -m 512M \
+		-F "${FREQUENCY-1000}" -c "${CPUS-2}" -m 512M \
 		--timeout 400 \
 		-p "console=ttyS0 quiet panic=-1" -o demo/boot.fxt </dev/null >"$console" || code=$?
 }
 record
-# In the lab an interrupt may get lost (docs/booting.md): a guest then hangs until the time is over, or the lab's
-# own kernel does.
+# The lab may lock up (docs/booting.md), or a guest in it hang until the time is over.
 case $run,$code in
 "$guestprof lab",14 | "$guestprof lab",125)
 	echo "demo: it ended with exit code $code, as happens in the lab now and then" \

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define HUGE_PAGE ((uint64_t)2 << 20)
+
 static bool read_memory(const struct guest_memory *memory, gpa_t address, void *buffer, size_t size)
 {
 	return guest_ram_read(container_of(memory, const struct guest_ram, memory), address, buffer,
@@ -18,13 +20,34 @@ static void add_region(struct guest_ram *ram, uint64_t gpa_start, uint64_t size,
 	ram->size += size;
 }
 
+/* Address space that begins where a huge page does: guest-physical addresses do, and KVM maps no
+ * huge page where the two differ within one. */
+static uint8_t *reserve(uint64_t size)
+{
+	uint64_t wanted = size + HUGE_PAGE;
+	uint8_t *host, *aligned;
+
+	if (wanted < size) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	host = mmap(NULL, wanted, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (host == MAP_FAILED)
+		return NULL;
+	aligned = host + (-(uintptr_t)host & (HUGE_PAGE - 1));
+	if (aligned != host)
+		munmap(host, (size_t)(aligned - host));
+	munmap(aligned + size, (size_t)(host + wanted - (aligned + size)));
+	return aligned;
+}
+
 gp_status_t guest_ram_init(struct guest_ram *ram, uint64_t size, struct error *error)
 {
 	uint64_t low = size < GUEST_RAM_HOLE_START ? size : GUEST_RAM_HOLE_START;
-	uint8_t *host = mmap(NULL, size, PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint8_t *host = reserve(size);
 
-	if (host == MAP_FAILED)
+	if (!host)
 		return error_set_errno(error, errno,
 				       "cannot reserve %llu MiB of guest memory; give less with -m",
 				       (unsigned long long)(size >> 20));

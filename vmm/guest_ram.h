@@ -24,7 +24,7 @@
 struct guest_ram_region {
 	uint64_t gpa;
 	uint64_t size;
-	uint8_t *host; /* page-aligned */
+	uint8_t *host; /* agrees with gpa within 2 MiB */
 };
 
 struct guest_ram {

@@ -29,7 +29,8 @@ guest() {
 		wait_for "workload: start" $name.console \$qemu || cat $name.qemu
 		sleep 2
 		"\$guestprof" ps
-		"\$guestprof" attach -F 100 --duration 20 -o $name.fxt --json $name >$name.json
+		# Without jitter the period could be a multiple of one of the workload's rounds.
+		"\$guestprof" attach -F 100 --jitter 90 --duration 20 -o $name.fxt --json $name >$name.json
 		code=\$?
 		if kill -0 \$qemu; then
 			echo "qemu goes on"

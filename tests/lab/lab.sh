@@ -59,7 +59,7 @@ printf 'err\0\r\n\376' >&2
 	echo "loopback $(cat /sys/class/net/lo/flags)"
 	echo "nodes $([ -c /dev/null ] && [ -c /dev/urandom ] && [ -c /dev/ptmx ] && echo yes)"
 	echo "argument $1|$2"
-	echo "cpus $(nproc)"
+	echo "cpus $(nproc) $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)"
 } >facts
 mkdir -p new/deep && echo landed >new/deep/file
 rm present
@@ -83,7 +83,7 @@ terminal none
 loopback 0x9
 nodes yes
 argument one two|$$
-cpus 3"
+cpus 3 1-3"
 is "files below the current directory land" "$(cat new/deep/file)" landed
 is "and are removed" "$([ -e present ] || echo removed)" removed
 is "files elsewhere do not land" \

@@ -48,7 +48,8 @@ for name in $names; do
 	*) symbols="" vcpus=2 ;; # what the guest's own memory says
 	esac
 	job $line "$name" <<-JOB
-		boot -F 250 -o $name.fxt -k \$kernels/$name/vmlinuz -i \$initrds/$name -c $vcpus -m 512M \
+		# Without jitter the period could be a multiple of one of the workload's rounds.
+		boot -F 250 --jitter 90 -o $name.fxt -k \$kernels/$name/vmlinuz -i \$initrds/$name -c $vcpus -m 512M \
 			-d kallsyms-$name $symbols \
 			-p "console=ttyS0 quiet panic=-1 $quick guestprof.cmd=demo,kallsyms guestprof.arg=60"
 		code=\$?

@@ -149,8 +149,12 @@ static gp_status_t make_arguments(const struct lab_machine_config *config,
 	add(arguments, "-append");
 	/* tsc=reliable: QEMU's TSC is one for all CPUs but does not say so; without it the kernel
 	 * takes the HPET, each reading of which waits for QEMU's global lock. A lab under load
-	 * then did nothing but serve its own timers. */
-	add(arguments, "console=ttyS0 %s mitigations=off tsc=reliable panic=-1 guestprof.agent=%s",
+	 * then did nothing but serve its own timers.
+	 * softlockup_panic, watchdog_thresh: a lab whose CPU does not get on for a minute never
+	 * does (docs/booting.md); so it ends, and another one can be tried. */
+	add(arguments,
+	    "console=ttyS0 %s mitigations=off tsc=reliable softlockup_panic=1 "
+	    "watchdog_thresh=30 panic=-1 guestprof.agent=%s",
 	    config->verbose ? "loglevel=7" : "quiet", agent);
 	add(arguments, "-chardev");
 	add(arguments, "socket,id=console,fd=%d", ports[4]);

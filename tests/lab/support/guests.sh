@@ -100,10 +100,9 @@ run_line() {
 	if [ "$floor" = native ]; then
 		sh "$work/run-$1"
 	else
-		# What is written below the current directory lands there. In QEMU an interrupt may get lost
-		# (docs/booting.md), and the lab's kernel hangs: then the jobs that are left have a second
-		# try in a fresh lab.
-		for try in 1 2; do
+		# What is written below the current directory lands there. At times the lab's kernel hangs and
+		# gives up (docs/booting.md): then the jobs that are left have another try in a fresh lab.
+		for try in 1 2 3; do
 			(cd "$work" && "$guestprof" lab --timeout 1200 --exec sh "run-$1") </dev/null >&2 &&
 				break
 			echo "# lab $try of line $1 ended with exit code $?"
