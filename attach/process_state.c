@@ -106,6 +106,15 @@ static bool see_tracer(void *context, pid_t thread)
 	return !search->tracer;
 }
 
+pid_t process_tracer(const char *proc, pid_t pid)
+{
+	struct tracer_search search = {.proc = proc, .pid = pid};
+
+	/* Each thread may be traced by itself. */
+	proc_each_thread(proc, pid, see_tracer, &search);
+	return (pid_t)search.tracer;
+}
+
 pid_t process_lasting_tracer(const char *proc, pid_t pid)
 {
 	struct tracer_search search = {.proc = proc, .pid = pid};

@@ -18,6 +18,9 @@ enum process_state process_state(const char *proc, pid_t pid);
 /* "stopped (SIGSTOP)", ...: for people. Static storage. */
 const char *process_state_name(enum process_state state);
 
+/* Who traces one of its threads just now; 0: nobody. */
+pid_t process_tracer(const char *proc, pid_t pid);
+
 /* Who traces one of its threads, again and again; 0: nobody. Another guestprof does so for some
  * microseconds per sample, which does not count. Takes some milliseconds when there is one. */
 pid_t process_lasting_tracer(const char *proc, pid_t pid);

@@ -2,6 +2,7 @@
 
 #include "attach/proc_file.h"
 #include "attach/process_rights.h"
+#include "attach/process_state.h"
 #include "base/cleanup.h"
 #include "base/container.h"
 
@@ -224,34 +225,15 @@ static bool read_command_line(struct vm_process *process, const char *proc)
 	return length != 0;
 }
 
-struct tracer_search {
-	const char *proc;
-	pid_t pid;
-	uint64_t tracer;
-};
-
-static bool see_tracer(void *context, pid_t thread)
-{
-	struct tracer_search *search = context;
-	char file[64], text[4096];
-
-	snprintf(file, sizeof(file), "task/%d/status", (int)thread);
-	proc_read(search->proc, search->pid, file, text, sizeof(text));
-	return !proc_field(text, "TracerPid", 10, &search->tracer) || !search->tracer;
-}
-
 static void read_status(struct vm_process *process, const char *proc)
 {
-	struct tracer_search search = {.proc = proc, .pid = process->pid};
 	char text[4096];
 	uint64_t value;
 
 	proc_read(proc, process->pid, "status", text, sizeof(text));
 	if (proc_field(text, "Uid", 10, &value))
 		process->owner = (uid_t)value;
-	/* Each thread may be traced by itself. */
-	proc_each_thread(proc, process->pid, see_tracer, &search);
-	process->tracer = (pid_t)search.tracer;
+	process->tracer = process_tracer(proc, process->pid);
 }
 
 gp_status_t vm_process_init(struct vm_process *process, const char *proc, pid_t pid,
