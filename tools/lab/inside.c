@@ -237,6 +237,10 @@ static _Noreturn void become_command(struct inside *inside, const int fds[static
 		if (dup2(fds[i] >= 0 ? fds[i] : terminal, i) < 0)
 			_exit(LAB_EXIT_CANNOT_RUN);
 	}
+	if (!keep_off_the_first_cpu()) {
+		dprintf(2, "guestprof lab: cannot choose CPUs: %s\n", strerror(errno));
+		_exit(LAB_EXIT_CANNOT_RUN);
+	}
 	for (int number = 1; number < NSIG; number++)
 		signal(number, SIG_DFL);
 	sigemptyset(&none);
@@ -272,11 +276,6 @@ static void start_command(struct inside *inside)
 		fds[i] = pipes[i][i == 0 ? 0 : 1];
 	}
 	inside->child = fork();
-	if (inside->child == 0 && !keep_off_the_first_cpu()) {
-		dprintf(fds[2] >= 0 ? fds[2] : 2, "guestprof lab: cannot choose CPUs: %s\n",
-			strerror(errno));
-		_exit(LAB_EXIT_CANNOT_RUN);
-	}
 	if (inside->child == 0)
 		become_command(inside, fds, slave);
 	if (inside->child < 0)
