@@ -1,9 +1,5 @@
 #include "sampler/namer.h"
 
-#include "fxt/record.h"
-#include "fxt/sample.h"
-#include "sampler/leaf_code.h"
-
 #include <string.h>
 
 #define SYMBOLS_PER_CALL 64
@@ -50,7 +46,7 @@ static bool see_address(struct namer *namer, enum address_kind kind, uint64_t ad
 	       is_unknown_code(namer, address);
 }
 
-static bool see_sample(struct namer *namer, const struct fxt_sample *sample)
+bool namer_see_sample(struct namer *namer, const struct fxt_sample *sample)
 {
 	bool user = sample->mode == FXT_MODE_GUEST_USER, news = false;
 
@@ -65,50 +61,7 @@ static bool see_sample(struct namer *namer, const struct fxt_sample *sample)
 		if (see_address(namer, namer_address_kind(user, address), address))
 			news = true;
 	}
-	if (namer->config.leaves)
-		leaf_code_see(namer->config.leaves, sample);
-	if (namer->config.programs && user_namer_see_sample(namer->config.programs, sample))
-		news = true;
 	return news;
-}
-
-/* The name of a process, as sampler/task_names.c writes it: inline, before the samples it is of. */
-static void see_object(struct namer *namer, const uint64_t *words, size_t count)
-{
-	uint64_t name = fxt_bits(words[0], 24, 39);
-	size_t size = name & ~(uint64_t)FXT_STRING_REF_INLINE;
-
-	if (namer->config.programs && fxt_bits(words[0], 16, 23) == FXT_OBJECT_PROCESS &&
-	    (name & FXT_STRING_REF_INLINE) && count >= 2 + fxt_words(size))
-		user_namer_see_name(namer->config.programs, words[1], (const char *)(words + 2),
-				    size);
-}
-
-bool namer_see_records(struct namer *namer, const uint64_t *words, size_t count)
-{
-	bool look = false;
-	size_t at = 0;
-
-	while (at < count) {
-		uint64_t header = words[at];
-		size_t size = fxt_header_words(header);
-		struct fxt_sample sample;
-		struct fxt_blob blob = {
-			.type = (uint8_t)fxt_bits(header, 48, 55),
-			.payload = &words[at + 1],
-			.size = fxt_bits(header, 32, 46),
-		};
-
-		if (!size || size > count - at)
-			break;
-		if (fxt_header_type(header) == FXT_TYPE_KERNEL_OBJECT)
-			see_object(namer, words + at, size);
-		if (fxt_header_type(header) == FXT_TYPE_BLOB && fxt_blob_is_sample(&blob) &&
-		    !fxt_sample_decode(&blob, &sample) && see_sample(namer, &sample))
-			look = true;
-		at += size;
-	}
-	return look;
 }
 
 void namer_see_called(struct namer *namer, uint64_t address)

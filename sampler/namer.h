@@ -2,18 +2,18 @@
  * of its modules (sampler/guest_view.h), from symbol files that the user gave, and from what is
  * known of the kernel's startup code. Private to sampler/; one thread at a time.
  *
- * Addresses are collected as records pass by (namer_see_records), and namer_name() hands out each
+ * Addresses are collected as records pass by (namer_see_sample), and namer_name() hands out each
  * symbol once, as soon as it can be had.
  */
 #ifndef SAMPLER_NAMER_H
 #define SAMPLER_NAMER_H
 
 #include "base/error.h"
+#include "fxt/sample.h"
 #include "fxt/symbol.h"
 #include "guest-introspection/symbol_table.h"
 #include "sampler/address_set.h"
 #include "sampler/guest_view.h"
-#include "sampler/user_namer.h"
 
 #define NAMER_TABLES_MAX 8
 
@@ -30,19 +30,14 @@ static inline enum address_kind namer_address_kind(bool user, uint64_t address)
 	return user || address >= GUEST_KERNEL_HALF ? ADDRESS_VIRTUAL : ADDRESS_STARTUP;
 }
 
-struct leaf_code;
-
 struct namer_config {
 	struct guest_view *view;
 	const struct symbol_table *tables[NAMER_TABLES_MAX]; /* given by the user; borrowed */
 	unsigned table_count;
 	/* Of the file that was booted: the kernel's addresses only. NULL: none. Borrowed. */
 	const struct symbol_table *kernel_file;
-	struct user_namer
-		*programs;      /* told of samples and processes' names; NULL: none. Borrowed. */
 	uint64_t startup_start; /* where the kernel file was loaded; both 0: not known */
 	uint64_t startup_end;
-	struct leaf_code *leaves; /* told of samples; NULL: nobody wants code. Borrowed. */
 };
 
 struct namer {
@@ -54,10 +49,9 @@ struct namer {
 void namer_init(struct namer *namer, const struct namer_config *config);
 void namer_deinit(struct namer *namer);
 
-/* Remembers the addresses of the samples among `count` words of records from the session. True:
- * there was something new that may be gone soon, a program or kernel code that nothing is known of:
- * looking at once is worth while. */
-bool namer_see_records(struct namer *namer, const uint64_t *words, size_t count);
+/* Remembers a sample's addresses. True: one is kernel code that nothing is known of, which may be
+ * gone soon: looking at once is worth while. */
+bool namer_see_sample(struct namer *namer, const struct fxt_sample *sample);
 
 /* Gives `write` the symbols of all addresses that can be named now and were not before. */
 void namer_name(struct namer *namer,

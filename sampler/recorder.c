@@ -1,8 +1,7 @@
 #include "sampler/recorder.h"
 
 #include "base/container.h"
-#include "sampler/leaf_code.h"
-#include "sampler/namer.h"
+#include "sampler/record_watch.h"
 #include "sampler/session.h"
 #include "sampler/trace_metadata.h"
 
@@ -144,6 +143,8 @@ static void raise_event(int fd)
 
 static gp_status_t drain(struct recorder *recorder)
 {
+	const struct record_watch watch = {&recorder->namer, recorder->leaves, recorder->programs};
+	const uint64_t *words;
 	size_t actual;
 	gp_status_t status = gp_sampler_read(recorder->config.session, 0, recorder->buffer,
 					     recorder->buffer_size, &actual);
@@ -163,9 +164,9 @@ static gp_status_t drain(struct recorder *recorder)
 	if (status || !actual)
 		return status;
 	trace_output_write(&recorder->output, recorder->buffer, actual);
-	tally_add(&recorder->tally, (const uint64_t *)(const void *)recorder->buffer, actual / 8);
-	if (namer_see_records(&recorder->namer, (const uint64_t *)(const void *)recorder->buffer,
-			      actual / 8)) {
+	words = (const uint64_t *)(const void *)recorder->buffer;
+	tally_add(&recorder->tally, words, actual / 8);
+	if (record_watch_see(&watch, words, actual / 8)) {
 		note_news(recorder);
 		raise_event(recorder->look_fd);
 	}
@@ -344,11 +345,9 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	recorder->log_words = malloc(GUEST_LOG_WAITING_WORDS * sizeof(*recorder->log_words));
 	memcpy(names.tables, config->tables, sizeof(names.tables));
 	recorder->programs = names.view ? user_namer_create(names.view) : NULL;
-	names.programs = recorder->programs;
 	recorder->leaves = names.view ? leaf_code_create(&recorder->namer, names.view->memory,
 							 write_record_words, recorder)
 				      : NULL;
-	names.leaves = recorder->leaves;
 	namer_init(&recorder->namer, &names);
 	recorder->view = names.view;
 	if (!guest_log_init(&recorder->log) || !recorder->log_words || !recorder->view ||
