@@ -5,6 +5,7 @@
  * on it says why on the control port or, before there is one, on the console. */
 #include "lab.h"
 #include "protocol.h"
+#include "qemu_races.h"
 
 #include "base/cleanup.h"
 #include "base/container.h"
@@ -13,7 +14,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -204,22 +204,6 @@ static void set_window(struct inside *inside, const struct lab_window *window)
 		ioctl(inside->terminal, TIOCSWINSZ, &size);
 }
 
-/* On the first CPU no guest may run. When any CPU of QEMU's loads x87 state (FXRSTOR, XRSTOR: the
- * kernel does so whenever a program enters KVM_RUN or leaves it), QEMU's cpu_clear_ignne() reads,
- * changes and writes flags of the *first* CPU, without a lock: what VMRUN or #VMEXIT changes there
- * meanwhile, such as whether nested paging is on, is undone. The guest or this kernel then dies of
- * page faults. Seen in QEMU 7.2; the code is the same in 10.x. A CPU that runs no guest never
- * changes those flags. */
-static bool keep_off_the_first_cpu(void)
-{
-	cpu_set_t cpus;
-
-	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
-		return false;
-	CPU_CLR(0, &cpus);
-	return sched_setaffinity(0, sizeof(cpus), &cpus) == 0;
-}
-
 static _Noreturn void become_command(struct inside *inside, const int fds[static 3],
 				     const char *slave)
 {
@@ -237,7 +221,7 @@ static _Noreturn void become_command(struct inside *inside, const int fds[static
 		if (dup2(fds[i] >= 0 ? fds[i] : terminal, i) < 0)
 			_exit(LAB_EXIT_CANNOT_RUN);
 	}
-	if (!keep_off_the_first_cpu()) {
+	if (!qemu_races_keep_off_the_first_cpu()) {
 		dprintf(2, "guestprof lab: cannot choose CPUs: %s\n", strerror(errno));
 		_exit(LAB_EXIT_CANNOT_RUN);
 	}
@@ -479,6 +463,7 @@ void lab_inside(void)
 {
 	static struct inside inside;
 	const struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
+	struct error error;
 	sigset_t child;
 	int signals;
 
@@ -488,6 +473,8 @@ void lab_inside(void)
 	}
 	/* L1 has no user whom a limit could protect. */
 	setrlimit(RLIMIT_MEMLOCK, &unlimited);
+	if (qemu_races_start_cpus(&error))
+		die("%s", error.text);
 	inside.control.fd = inside.answers.fd = open_port(LAB_PORT_CONTROL);
 	inside.input.fd = open_port(LAB_PORT_INPUT);
 	inside.streams[0].fd = open_port(LAB_PORT_OUTPUT);

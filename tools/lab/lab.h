@@ -5,14 +5,15 @@
  * tree. The parts, one file each:
  *
  *	lab.c		the command line
- *	lab_parts.c	a kernel's packages, fetched and unpacked into the cache
+ *	parts.c	a kernel's packages, fetched and unpacked into the cache
  *	packages.c	which those are, and getting them with apt
- *	lab_initramfs.c	the initramfs that L1 boots from, and its script (lab_init.c)
- *	lab_cpio.c	the archive format of an initramfs
- *	lab_machine.c	the QEMU process and the descriptors that lead into it
- *	lab_run.c	the life of one run: relays streams and signals, yields the exit code
- *	lab_inside.c	the other end: process 1 of L1, which runs the command
- *	lab_protocol.c	the frames that the two ends exchange
+ *	initramfs.c	the initramfs that L1 boots from, and its script (init.c)
+ *	cpio.c	the archive format of an initramfs
+ *	machine.c	the QEMU process and the descriptors that lead into it
+ *	run.c	the life of one run: relays streams and signals, yields the exit code
+ *	inside.c	the other end: process 1 of L1, which runs the command
+ *	qemu_races.c	what that does about the faults of QEMU
+ *	protocol.c	the frames that the two ends exchange
  */
 #ifndef TOOLS_LAB_H
 #define TOOLS_LAB_H
@@ -91,7 +92,7 @@ extern const char lab_init_script[];
 /* One L1 machine. All descriptors are non-blocking and close-on-exec. */
 struct lab_machine {
 	pid_t process;
-	int control, input, output, errors; /* sockets to lab_inside.c */
+	int control, input, output, errors; /* sockets to inside.c */
 	int console;                        /* L1's serial console */
 	int messages;                       /* what QEMU itself prints */
 };

@@ -132,7 +132,7 @@ static gp_status_t make_arguments(const struct lab_machine_config *config,
 	add(arguments, "-cpu");
 	add(arguments, "%s", cpu_model());
 	add(arguments, "-smp");
-	/* The first one is not for the command: see keep_off_the_first_cpu() in inside.c. */
+	/* The first one is not for the command: see qemu_races.c. */
 	add(arguments, "%u", config->cpus + 1);
 	add(arguments, "-m");
 	add(arguments, "%lluM", (unsigned long long)config->memory_mib);
@@ -150,10 +150,11 @@ static gp_status_t make_arguments(const struct lab_machine_config *config,
 	/* tsc=reliable: QEMU's TSC is one for all CPUs but does not say so; without it the kernel
 	 * takes the HPET, each reading of which waits for QEMU's global lock. A lab under load
 	 * then did nothing but serve its own timers.
+	 * maxcpus: the others are started once the kernel has patched its code: qemu_races.c.
 	 * softlockup_panic, watchdog_thresh: a lab whose CPU does not get on for a minute never
 	 * does (docs/booting.md); so it ends, and another one can be tried. */
 	add(arguments,
-	    "console=ttyS0 %s mitigations=off tsc=reliable softlockup_panic=1 "
+	    "console=ttyS0 %s mitigations=off tsc=reliable maxcpus=1 softlockup_panic=1 "
 	    "watchdog_thresh=30 panic=-1 guestprof.agent=%s",
 	    config->verbose ? "loglevel=7" : "quiet", agent);
 	add(arguments, "-chardev");
