@@ -15,6 +15,8 @@ case "$1 $2" in
 "lab --exec")
 	shift 2
 	echo lab >>lab-runs
+	# One that dies behind its first program.
+	[ ! -e dies ] || { rm dies && exec "$1" "$2" "$3" "$4" "$5" "$6" "$7"; }
 	exec "$@"
 	;;
 esac
@@ -107,6 +109,12 @@ echo none >floor
 check "no KVM: tiny guests go to the lab" "4 passed, 1 failed, 0 skipped" 1 --kvm good.sh good.sh silent.sh
 count=$((count + 1))
 if [ "$(wc -l <lab-runs)" = 1 ]; then echo "ok $count - with one boot"; else echo "not ok $count - with one boot"; fi
+touch dies
+rm -f lab-runs
+check "a lab that dies is followed by another" "5 passed, 0 failed, 1 skipped" 0 --kvm good.sh skip.sh ./good.sh
+says "which is said" "another lab for the rest: skip.sh ./good.sh"
+count=$((count + 1))
+if [ "$(wc -l <lab-runs)" = 2 ]; then echo "ok $count - for what the first one had not done"; else echo "not ok $count - for what the first one had not done"; fi
 check "an unknown option is refused" "tests/run: no option '--x'; the head of the file describes it" 2 --x
 check "no program at all is refused" "tests/run: no program given, so nothing would be tested; the head of the file describes it" 2 --unit
 echo "1..$count"

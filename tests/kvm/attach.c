@@ -550,8 +550,9 @@ Test(attach, a_stopped_vmm_is_told_and_so_is_that_it_goes_on)
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	kill(foreign.pid, SIGCONT);
 	check_session(session, 1, &data, see, &seen);
-	/* Its threads stand in KVM_RUN, but no guest chose to wait. */
-	cr_assert_eq(seen.halted, 0);
+	/* Its threads stand in KVM_RUN, but no guest chose to wait. One that sleeps there for a
+	 * lock, on its way to being stopped, cannot be told from one that is halted. */
+	cr_assert_lt(seen.halted, 10, "%llu", (unsigned long long)seen.halted);
 	cr_assert_gt(seen.in_vmm, 1000);
 	gp_sampler_close(session);
 	attached_vm_destroy(foreign.vm);
