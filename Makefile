@@ -32,9 +32,13 @@ BUILD ?= build$(if $(VARIANT),/$(subst $(EMPTY) $(EMPTY),-,$(VARIANT)))
 PACKAGES := libelf libseccomp zlib
 # Loaded by the commands that need them, not linked: their headers are needed here.
 LOADED_PACKAGES := ncursesw capstone libdw
-# The same, and optional: what needs it is left out where its headers are not. LIBVIRT=0 leaves it out.
+# The same, and optional: what needs it is left out where its headers are not. LIBVIRT=0 and DISK_FILES=0
+# leave it out.
 LIBVIRT ?= $(shell $(PKG_CONFIG) --exists libvirt 2>/dev/null && echo 1 || echo 0)
-OPTIONAL_CFLAGS = $(eval OPTIONAL_CFLAGS := $$(if $$(filter 1,$$(LIBVIRT)),-DGUESTPROF_LIBVIRT $$(shell $(PKG_CONFIG) --cflags libvirt)))$(OPTIONAL_CFLAGS)
+DISK_FILES ?= $(shell $(PKG_CONFIG) --exists ext2fs blkid 2>/dev/null && echo 1 || echo 0)
+OPTIONAL_CFLAGS = $(eval OPTIONAL_CFLAGS := \
+	$$(if $$(filter 1,$$(LIBVIRT)),-DGUESTPROF_LIBVIRT $$(shell $(PKG_CONFIG) --cflags libvirt)) \
+	$$(if $$(filter 1,$$(DISK_FILES)),-DGUESTPROF_DISK_FILES $$(shell $(PKG_CONFIG) --cflags ext2fs blkid)))$(OPTIONAL_CFLAGS)
 # Asked once, when the first recipe needs it: by then the packages may have been installed.
 PACKAGE_CFLAGS = $(eval PACKAGE_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(LOADED_PACKAGES) 2>/dev/null))$(PACKAGE_CFLAGS)
 PACKAGE_LIBS = $(eval PACKAGE_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null))$(PACKAGE_LIBS)
@@ -219,7 +223,7 @@ help:
 		'make fuzz       every fuzzer for FUZZ_SECONDS=60' \
 		'make format lint install uninstall clean' \
 		'' \
-		'V=1 shows commands; DEBUG=1; SAN=address or thread; CC=clang; LIBVIRT=0; PREFIX=/usr/local; DESTDIR='
+		'V=1 shows commands; DEBUG=1; SAN=address or thread; CC=clang; LIBVIRT=0; DISK_FILES=0; PREFIX=/usr/local; DESTDIR='
 
 .PHONY: clean
 clean:

@@ -170,6 +170,7 @@ struct walk {
 	unsigned count;
 	unsigned memory_files;
 	bool cut;
+	bool awaited;
 	struct linux_mapping *code; /* those of code */
 	bool *is_vdso;
 };
@@ -253,8 +254,15 @@ static struct file *file_of_copy(struct eh_frame_files *files, struct walk *walk
 	}
 	if (!linux_file_path(walk->mappings->files, mapping->file_address, &steps, path))
 		path[0] = '\0';
-	if (file_copies_open(walk->copies, &wanted, guest, &copy, &image) != FILE_COPY_FOUND)
+	switch (file_copies_open(walk->copies, &wanted, guest, &copy, &image)) {
+	case FILE_COPY_FOUND:
+		break;
+	case FILE_COPY_LATER:
+		walk->awaited = true;
 		return NULL;
+	case FILE_COPY_NONE:
+		return NULL;
+	}
 	file = file_of_source(files, copy, mapping, bias, &still_missing);
 	walk->copies->release(walk->copies, copy);
 	if (file)
@@ -365,10 +373,11 @@ gp_status_t eh_frame_process_create(struct eh_frame_files *files,
 	process->counts = (struct eh_frame_process_counts){
 		.code_mappings = walk.count, .complete = walked.complete && !walk.cut};
 	add_mappings(files, &walk, cache, &space, process);
+	process->counts.awaited = walk.awaited;
 	make_room(files);
 	if (process->counts.with_rules == 0) {
 		eh_frame_process_destroy(files, process);
-		return error_set(error, GP_ERR_NOT_FOUND,
+		return error_set(error, walk.awaited ? GP_ERR_UNAVAILABLE : GP_ERR_NOT_FOUND,
 				 "no unwind rules of the program are at hand");
 	}
 	eh_frame_source_init(&process->source, process->mappings, process->counts.with_rules);

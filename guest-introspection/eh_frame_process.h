@@ -38,8 +38,9 @@ void eh_frame_files_destroy(struct eh_frame_files *files);
 struct eh_frame_process;
 
 /* Prepares the processes that share `mm` (the address of a struct mm_struct). GP_ERR_NOT_FOUND: no
- * code of theirs has rules that are at hand, or they are gone. `copies` may be NULL.
- * GP_ERR_NO_MEMORY. `*out` is untouched on failure. To be made anew when the mappings change. */
+ * code of theirs has rules that are at hand, or they are gone. GP_ERR_UNAVAILABLE: neither, but a
+ * copy is being looked for, so ask again soon. `copies` may be NULL. GP_ERR_NO_MEMORY. `*out` is
+ * untouched on failure. To be made anew when the mappings change. */
 gp_status_t eh_frame_process_create(struct eh_frame_files *files,
 				    const struct linux_mappings *mappings,
 				    const struct linux_page_cache *cache,
@@ -56,6 +57,7 @@ struct eh_frame_process_counts {
 	unsigned code_mappings; /* executable ones, of files and the vDSO */
 	unsigned with_rules;
 	bool complete; /* all rules that they have were at hand, and every mapping was seen */
+	bool awaited;  /* a copy of one with missing rules is still being looked for */
 };
 
 struct eh_frame_process_counts eh_frame_process_counts(const struct eh_frame_process *process);

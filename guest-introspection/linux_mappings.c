@@ -481,6 +481,15 @@ bool linux_mappings_space(const struct linux_mappings *mappings, uint64_t mm,
 	return true;
 }
 
+bool linux_mappings_stack(const struct linux_mappings *mappings, uint64_t mm, uint64_t *out)
+{
+	const struct linux_files *files = mappings->files;
+
+	return guest_read_virtual(&files->space, NULL, files->memory,
+				  gva(mm + mappings->mm_stack_start), out,
+				  sizeof(*out)) == TRANSLATE_OK;
+}
+
 bool linux_mappings_vdso(const struct linux_mappings *mappings, uint64_t mm,
 			 struct user_memory *out)
 {

@@ -111,6 +111,11 @@ struct linux_mappings_walk linux_mappings_walk(const struct linux_mappings *mapp
 bool linux_mappings_space(const struct linux_mappings *mappings, uint64_t mm,
 			  struct address_space *out);
 
+/* Where the first stack of the processes that share `mm` was laid, which chance decides: of two
+ * programs one after another in the same struct, which the kernel uses again, it tells the one from
+ * the other. False, `out` untouched: not readable. */
+bool linux_mappings_stack(const struct linux_mappings *mappings, uint64_t mm, uint64_t *out);
+
 /* The ELF image that is mapped as [vdso] in the processes that share `mm`, from the kernel's own
  * copy: a process's page tables have it only once it was used. False, `out` untouched: none. */
 bool linux_mappings_vdso(const struct linux_mappings *mappings, uint64_t mm,

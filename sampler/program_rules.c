@@ -6,6 +6,8 @@
  * or more of its files may be at hand. Less and less often. */
 #define FIRST_WAIT_NS UINT64_C(500000000)
 #define LONGEST_WAIT_NS UINT64_C(16000000000)
+/* But soon, when a file is being looked for outside the guest. */
+#define AWAITED_WAIT_NS UINT64_C(100000000)
 
 static void retire(struct program_rules *rules, struct eh_frame_process *process)
 {
@@ -55,6 +57,8 @@ bool program_rules_want(struct program_rules *rules, const struct linux_mappings
 	struct program_rules_entry *entry;
 	struct eh_frame_process *process;
 	struct error error;
+	gp_status_t status;
+	uint64_t stack = 0;
 
 	/* Room for what this may take off the list: the entry's own and the oldest. */
 	if (rules->retired_count + 2 > PROGRAM_RULES_MAX ||
@@ -62,12 +66,25 @@ bool program_rules_want(struct program_rules *rules, const struct linux_mappings
 		return false;
 	entry = entry_of(rules, mm);
 	entry->asked_ns = now;
+	/* The kernel has given the struct to another process. Its rules are to be had at once, as
+	 * for any new one. */
+	if (linux_mappings_stack(mappings, mm, &stack) && stack != entry->stack) {
+		entry->stack = stack;
+		entry->again_ns = 0;
+		entry->wait_ns = FIRST_WAIT_NS;
+	}
 	if (now < entry->again_ns)
 		return false;
-	entry->again_ns = now + entry->wait_ns;
-	if (entry->wait_ns < LONGEST_WAIT_NS)
-		entry->wait_ns *= 2;
-	if (eh_frame_process_create(rules->files, mappings, cache, copies, mm, &process, &error))
+	status = eh_frame_process_create(rules->files, mappings, cache, copies, mm, &process,
+					 &error);
+	if (status ? status == GP_ERR_UNAVAILABLE : eh_frame_process_counts(process).awaited) {
+		entry->again_ns = now + AWAITED_WAIT_NS;
+	} else {
+		entry->again_ns = now + entry->wait_ns;
+		if (entry->wait_ns < LONGEST_WAIT_NS)
+			entry->wait_ns *= 2;
+	}
+	if (status)
 		return false;
 	retire(rules, entry->process);
 	entry->process = process;

@@ -22,6 +22,7 @@
 
 struct program_rules_entry {
 	uint64_t mm;
+	uint64_t stack; /* linux_mappings_stack(): another one is another program's */
 	struct eh_frame_process *process; /* NULL: it has no rules that are at hand */
 	uint64_t asked_ns;                /* last */
 	uint64_t again_ns;                /* not to be prepared anew before */

@@ -446,7 +446,7 @@ static bool verify(const struct guest_programs *programs, uint64_t root, struct 
 
 	if (!found->identity.mm || !read_u64(programs, found->task + programs->tasks.mm, &mm) ||
 	    mm != found->identity.mm || !linux_mappings_space(&programs->mappings, mm, &space) ||
-	    !read_u64(programs, mm + programs->mappings.mm_stack_start, &found->identity.stack))
+	    !linux_mappings_stack(&programs->mappings, mm, &found->identity.stack))
 		return false;
 	tables = space.root & PAGE_TABLES;
 	*address_space = tables | (programs->tasks.isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0);

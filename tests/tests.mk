@@ -42,8 +42,9 @@ $(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\
 	lab/cpio lab/init lab/initramfs lab/packages lab/parts lab/paths progress subprocess)
 $(BUILD)/tests/unit/lab_packages: $(patsubst %,$(BUILD)/obj/tools/%.o,lab/packages lab/parts lab/paths progress subprocess)
 
-$(BUILD)/tests/unit/program_files: $(patsubst %,$(BUILD)/obj/tools/%.o,\
-	$(addprefix record/,cpio_reader initrd_files program_files program_files_helper) lab/cpio subprocess)
+$(BUILD)/tests/unit/program_files $(BUILD)/tests/unit/disk_files: $(patsubst %,$(BUILD)/obj/tools/%.o,\
+	$(addprefix record/,cpio_reader descriptors disk_files initrd_files program_files \
+	program_files_helper) lab/cpio subprocess)
 $(BUILD)/tests/fuzz/fuzz_cpio: $(BUILD)/obj/tools/record/cpio_reader.o
 
 $(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a

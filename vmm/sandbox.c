@@ -125,6 +125,16 @@ static const struct rule main_rules[] = {
 	{SCMP_SYS(sigaltstack), ANY},                /* giving back a signal stack */
 };
 
+static const struct rule disk_files_rules[] = {
+	{SCMP_SYS(pread64), ANY},           /* the disk; is it the file that is wanted */
+	{SCMP_SYS(lseek), ANY},             /* the same, in libraries */
+	{SCMP_SYS(fadvise64), ANY},         /* the same */
+	{SCMP_SYS(fstat), ANY},             /* how large they are */
+	{SCMP_SYS(newfstatat), EMPTY_PATH}, /* fstat() since glibc 2.33 */
+	{SCMP_SYS(pwrite64), ANY},          /* the file that was found */
+	{SCMP_SYS(ftruncate), ANY},         /* the same, after another one */
+};
+
 /* ioctl() is allowed for these requests only. For vCPU threads: to their own vCPU. */
 static const uint32_t vcpu_requests[] = {
 	KVM_RUN,          /* the guest runs */
@@ -152,10 +162,8 @@ static const int refused_calls[] = {
 };
 
 static const char *const thread_names[] = {
-	[SANDBOX_VCPU] = "vCPU",
-	[SANDBOX_EVENT_LOOP] = "event loop",
-	[SANDBOX_READER] = "reader",
-	[SANDBOX_MAIN] = "main",
+	[SANDBOX_VCPU] = "vCPU", [SANDBOX_EVENT_LOOP] = "event loop", [SANDBOX_READER] = "reader",
+	[SANDBOX_MAIN] = "main", [SANDBOX_DISK_FILES] = "disk files",
 };
 
 /* Read by the signal handler, on the thread that wrote it. */
@@ -324,6 +332,9 @@ static int build_filter(scmp_filter_ctx filter, enum sandbox_thread kind,
 		/* fallthrough */
 	case SANDBOX_READER:
 		failed = add_rules(filter, reader_rules, ARRAY_SIZE(reader_rules));
+		break;
+	case SANDBOX_DISK_FILES:
+		failed = add_rules(filter, disk_files_rules, ARRAY_SIZE(disk_files_rules));
 		break;
 	}
 	return failed;

@@ -25,6 +25,7 @@ enum sandbox_thread {
 	SANDBOX_EVENT_LOOP, /* disks, console */
 	SANDBOX_READER,     /* drains the rings into the output file */
 	SANDBOX_MAIN,       /* waits, then ends the machine and finishes the file */
+	SANDBOX_DISK_FILES, /* a process of its own: reads file systems that a guest wrote */
 };
 
 struct sandbox_fds {

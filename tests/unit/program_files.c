@@ -98,14 +98,15 @@ static bool has_bytes(const struct file_source *source, const char *bytes, size_
 
 static struct program_files *start(const char *initrd, const char *symfs)
 {
+	struct program_files_places places = {0};
 	struct program_files *files;
 	char paths[2][PATH_MAX];
 
 	snprintf(paths[0], sizeof(paths[0]), "%s/%s", work, initrd ? initrd : "");
 	snprintf(paths[1], sizeof(paths[1]), "%s/%s", work, symfs ? symfs : "");
-	cr_assert_eq(program_files_start(initrd ? paths[0] : NULL, symfs ? paths[1] : NULL, &files,
-					 &error),
-		     GP_OK, "%s", error.text);
+	places.initrd = initrd ? paths[0] : NULL;
+	places.symfs = symfs ? paths[1] : NULL;
+	cr_assert_eq(program_files_start(&places, &files, &error), GP_OK, "%s", error.text);
 	program_files_copies(files)->patience_ms = 20000;
 	return files;
 }
@@ -401,7 +402,9 @@ Test(program_files, a_directory_has_programs_and_debugging_information)
 	wanted.path = "/opt/outside";
 	cr_assert(finds(files, &wanted, NULL, 0));
 	program_files_end(files);
-	cr_assert_eq(program_files_start(NULL, "/nonexistent", &files, &error), GP_ERR_NOT_FOUND);
+	cr_assert_eq(program_files_start(&(struct program_files_places){.symfs = "/nonexistent"},
+					 &files, &error),
+		     GP_ERR_NOT_FOUND);
 	cr_assert(strstr(error.text, "/nonexistent"));
 }
 

@@ -92,7 +92,10 @@ calls() {
 }
 
 building="gcc make pkg-config libc6-dev libelf-dev libseccomp-dev zlib1g-dev libncurses-dev libcapstone-dev libdw-dev"
-optional=libvirt-dev
+optional="libvirt-dev libext2fs-dev libblkid-dev"
+later="install libvirt-dev
+install libext2fs-dev
+install libblkid-dev"
 
 machine 1000 there
 run build
@@ -104,7 +107,7 @@ is "without root: nothing is done" "$(cat calls)" ""
 machine 0 there
 run build
 is "as root: one installation of all, then what is optional" "$(calls)" "install $building
-install $optional"
+$later"
 is "as root: exit code 0" "$code" 0
 is "what will be installed is named before" "$(head -n 1 said-before)" \
 	"Installing Debian packages: $building"
@@ -119,11 +122,11 @@ machine 0 none
 run build
 is "without lists they are fetched first" "$(calls)" "update
 install $building
-install $optional"
+$later"
 
 machine 0 there
 echo libelf-dev >removed
-printf '%s\n' gcc make pkg-config libc6-dev libseccomp-dev zlib1g-dev libncurses-dev libcapstone-dev libdw-dev "$optional" >installed
+printf '%s\n' gcc make pkg-config libc6-dev libseccomp-dev zlib1g-dev libncurses-dev libcapstone-dev libdw-dev libvirt-dev libext2fs-dev libblkid-dev >installed
 run build
 is "only what is missing, and a removed package is" "$(calls)" "install libelf-dev"
 
@@ -162,7 +165,7 @@ rm bin/apt-get
 run build
 is "not a Debian system: exit code 3" "$code" 3
 is "not a Debian system: what is needed is named" "$(cat output)" \
-	"setup/packages.sh: not a Debian system; you need what these packages hold: $building [$optional]"
+	"setup/packages.sh: not a Debian system; you need what these packages hold: $building [libvirt-dev] [libext2fs-dev] [libblkid-dev]"
 
 run --list
 is "the README's list is the script's" \

@@ -1,5 +1,5 @@
 /* Process 1 of L1: runs one command, and joins its streams, signals and exit code to the
- * ports that lead to lab_run.c.
+ * ports that lead to run.c.
  *
  * It never exits: the host kills the machine when it has the exit code. When it cannot go
  * on it says why on the control port or, before there is one, on the console. */

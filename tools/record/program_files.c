@@ -2,6 +2,8 @@
 
 #include "base/cleanup.h"
 #include "base/container.h"
+#include "descriptors.h"
+#include "disk_files.h"
 #include "program_files_protocol.h"
 
 #include <errno.h>
@@ -11,7 +13,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -21,17 +22,26 @@
 /* An answer that nobody comes for. */
 #define STALE_SECONDS 5
 
+/* The helper takes one after the other. */
+#define QUESTIONS_MAX 16
+
 enum state { IDLE, ASKED, ANSWERED };
+
+struct question {
+	enum state state;
+	struct program_files_request request;
+	time_t asked;
+	int answer; /* -1: none */
+};
 
 struct program_files {
 	struct file_copies copies;
 	pthread_mutex_t lock; /* all of it */
 	int socket;
-	/* One question at a time. */
-	enum state state;
-	struct program_files_request request;
-	time_t asked;
-	int answer; /* -1: none */
+	bool helper_ended; /* nothing will be found any more */
+	uint32_t last_number;
+	struct question questions[QUESTIONS_MAX];
+	struct error no_disks; /* why the disks are not looked at */
 };
 
 struct copy {
@@ -59,16 +69,21 @@ static size_t read_copy(const struct file_source *source, uint64_t offset, void 
 	return done;
 }
 
-static time_t now_seconds(void)
+static int64_t now_milliseconds(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Takes the answer to the question that was asked, if it comes in time. */
-static void receive(struct program_files *self, int milliseconds)
+static time_t now_seconds(void)
+{
+	return (time_t)(now_milliseconds() / 1000);
+}
+
+/* Takes one answer, if it comes in time. */
+static bool receive(struct program_files *self, int milliseconds)
 {
 	struct pollfd socket = {.fd = self->socket, .events = POLLIN};
 	struct program_files_reply reply = {0};
@@ -85,31 +100,35 @@ static void receive(struct program_files *self, int milliseconds)
 	int fd = -1;
 
 	if (poll(&socket, 1, milliseconds) <= 0)
-		return;
+		return false;
 	if (recvmsg(self->socket, &message, MSG_CMSG_CLOEXEC) != sizeof(reply)) {
-		/* The helper is gone: nothing will be found any more. */
-		self->state = ANSWERED;
-		return;
+		self->helper_ended = true;
+		return false;
 	}
 	header = CMSG_FIRSTHDR(&message);
 	if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
 	    header->cmsg_len == CMSG_LEN(sizeof(int)))
 		memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-	if (reply.number != self->request.number) {
-		if (fd >= 0)
-			close(fd);
-		return;
+	for (unsigned i = 0; i < QUESTIONS_MAX; i++) {
+		struct question *question = &self->questions[i];
+
+		if (question->state == ASKED && question->request.number == reply.number) {
+			question->answer = fd;
+			question->state = ANSWERED;
+			return true;
+		}
 	}
-	self->answer = fd;
-	self->state = ANSWERED;
+	if (fd >= 0)
+		close(fd);
+	return true;
 }
 
-static void forget(struct program_files *self)
+static void forget(struct question *question)
 {
-	if (self->answer >= 0)
-		close(self->answer);
-	self->answer = -1;
-	self->state = IDLE;
+	if (question->answer >= 0)
+		close(question->answer);
+	question->answer = -1;
+	question->state = IDLE;
 }
 
 static bool is_same(const struct program_files_request *a, const struct program_files_request *b)
@@ -134,33 +153,58 @@ static void make_request(const struct file_copy_wanted *wanted,
 		memcpy(request->path, wanted->path, length);
 }
 
+/* The question that is this one, or a place for it; NULL: all are waiting for their answers. */
+static struct question *question_of(struct program_files *self,
+				    const struct program_files_request *request)
+{
+	struct question *free_one = NULL;
+
+	for (unsigned i = 0; i < QUESTIONS_MAX; i++) {
+		struct question *question = &self->questions[i];
+
+		if (question->state != IDLE && is_same(&question->request, request))
+			return question;
+		if (question->state == ANSWERED && now_seconds() - question->asked >= STALE_SECONDS)
+			forget(question);
+		if (question->state == IDLE)
+			free_one = question;
+	}
+	return free_one;
+}
+
 static enum file_copy_result find_locked(struct program_files *self,
 					 struct program_files_request *request, struct copy *copy)
 {
-	if (self->state != IDLE && !is_same(&self->request, request)) {
-		if (self->state == ASKED)
-			receive(self, 0);
-		if (self->state == ASKED ||
-		    (self->answer >= 0 && now_seconds() - self->asked < STALE_SECONDS))
-			return FILE_COPY_LATER;
-		forget(self);
-	}
-	if (self->state == IDLE) {
-		request->number = self->request.number + 1;
-		self->request = *request;
+	struct question *question;
+	int64_t end = now_milliseconds() + self->copies.patience_ms;
+
+	while (receive(self, 0))
+		;
+	question = question_of(self, request);
+	if (self->helper_ended)
+		return FILE_COPY_NONE;
+	if (!question)
+		return FILE_COPY_LATER;
+	if (question->state == IDLE) {
+		request->number = ++self->last_number;
 		/* Not send(), which the sandbox does not know. */
 		if (write(self->socket, request, sizeof(*request)) != sizeof(*request))
 			return FILE_COPY_NONE;
-		self->state = ASKED;
-		self->asked = now_seconds();
+		question->request = *request;
+		question->state = ASKED;
+		question->asked = now_seconds();
 	}
-	if (self->state == ASKED)
-		receive(self, self->copies.patience_ms);
-	if (self->state == ASKED)
-		return FILE_COPY_LATER;
-	copy->fd = self->answer;
-	self->answer = -1;
-	self->state = IDLE;
+	while (question->state == ASKED && !self->helper_ended) {
+		int64_t left = end - now_milliseconds();
+
+		if (left <= 0 || !receive(self, (int)left))
+			break;
+	}
+	if (question->state == ASKED)
+		return self->helper_ended ? FILE_COPY_NONE : FILE_COPY_LATER;
+	copy->fd = question->answer;
+	question->answer = -1;
+	question->state = IDLE;
 	return copy->fd < 0 ? FILE_COPY_NONE : FILE_COPY_FOUND;
 }
 
@@ -199,10 +243,11 @@ static void release(struct file_copies *copies, const struct file_source *source
 }
 
 /* In the helper: nothing of what guestprof has open stays, its terminal and output least of all. */
-static _Noreturn void become_helper(int socket, int initrd_fd, int symfs_fd)
+static _Noreturn void become_helper(int socket, int initrd_fd, int symfs_fd,
+				    const struct disk_files *disks)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int fds[] = {socket, initrd_fd, symfs_fd};
+	int fds[3 + DISK_FILES_DISKS_MAX] = {socket, initrd_fd, symfs_fd};
 	sigset_t none;
 
 	sigemptyset(&none);
@@ -216,41 +261,47 @@ static _Noreturn void become_helper(int socket, int initrd_fd, int symfs_fd)
 	signal(SIGCHLD, SIG_DFL);
 	for (int fd = 0; null >= 0 && fd < 3; fd++)
 		dup2(null, fd);
-	/* All others but these three, wherever they are. */
-	for (unsigned i = 0, first = 3; i <= ARRAY_SIZE(fds); i++) {
-		unsigned next = ~0u;
-
-		for (unsigned k = 0; k < ARRAY_SIZE(fds); k++)
-			if (fds[k] >= (int)first && (unsigned)fds[k] < next)
-				next = (unsigned)fds[k];
-		if (next > first)
-			syscall(SYS_close_range, first, next == ~0u ? next : next - 1, 0u);
-		if (next == ~0u)
-			break;
-		first = next + 1;
-	}
-	program_files_serve(socket, initrd_fd, symfs_fd);
+	memcpy(fds + 3, disks->fds, disks->count * sizeof(fds[0]));
+	descriptors_keep(fds, 3 + disks->count);
+	program_files_serve(socket, initrd_fd, symfs_fd, disks);
 	_exit(0);
 }
 
-gp_status_t program_files_start(const char *initrd, const char *symfs, struct program_files **out,
-				struct error *error)
+/* Twice: nobody has to wait for the one that stays. */
+static bool start_helper(int socket, int initrd_fd, int symfs_fd, const struct disk_files *disks)
+{
+	pid_t child = fork();
+	int state = -1;
+
+	if (child == 0) {
+		child = fork();
+		if (child == 0)
+			become_helper(socket, initrd_fd, symfs_fd, disks);
+		_exit(child < 0);
+	}
+	while (child > 0 && waitpid(child, &state, 0) < 0 && errno == EINTR)
+		;
+	return child > 0 && WIFEXITED(state) && !WEXITSTATUS(state);
+}
+
+gp_status_t program_files_start(const struct program_files_places *places,
+				struct program_files **out, struct error *error)
 {
 	AUTO_CLOSE int initrd_fd = -1;
 	AUTO_CLOSE int symfs_fd = -1;
 	struct program_files *self;
+	struct disk_files disks = {0};
 	int sockets[2];
-	int state;
-	pid_t child;
+	bool started;
 
-	if (symfs)
-		symfs_fd = open(symfs, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (symfs && symfs_fd < 0)
+	if (places->symfs)
+		symfs_fd = open(places->symfs, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (places->symfs && symfs_fd < 0)
 		return error_set_errno(error, errno, "cannot open the directory %s (--symfs)",
-				       symfs);
+				       places->symfs);
 	/* Whoever needs it says what is wrong with it; a guest may do without ours. */
-	if (initrd)
-		initrd_fd = open(initrd, O_RDONLY | O_CLOEXEC);
+	if (places->initrd)
+		initrd_fd = open(places->initrd, O_RDONLY | O_CLOEXEC);
 	self = calloc(1, sizeof(*self));
 	if (!self)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory");
@@ -258,18 +309,12 @@ gp_status_t program_files_start(const char *initrd, const char *symfs, struct pr
 		free(self);
 		return error_set_errno(error, errno, "cannot make a pair of sockets");
 	}
-	/* Twice: nobody has to wait for the one that stays. */
-	child = fork();
-	if (child == 0) {
-		child = fork();
-		if (child == 0)
-			become_helper(sockets[1], initrd_fd, symfs_fd);
-		_exit(child < 0);
-	}
+	if (places->disk_count)
+		disk_files_init(&disks, places->disks, places->disk_count, &self->no_disks);
+	started = start_helper(sockets[1], initrd_fd, symfs_fd, &disks);
+	disk_files_deinit(&disks);
 	close(sockets[1]);
-	while (child > 0 && waitpid(child, &state, 0) < 0 && errno == EINTR)
-		;
-	if (child < 0 || !WIFEXITED(state) || WEXITSTATUS(state)) {
+	if (!started) {
 		close(sockets[0]);
 		free(self);
 		return error_set(error, GP_ERR_NO_RESOURCES,
@@ -278,17 +323,24 @@ gp_status_t program_files_start(const char *initrd, const char *symfs, struct pr
 	self->copies = (struct file_copies){
 		.patience_ms = PATIENCE_MILLISECONDS, .find = find, .release = release};
 	self->socket = sockets[0];
-	self->answer = -1;
+	for (unsigned i = 0; i < QUESTIONS_MAX; i++)
+		self->questions[i].answer = -1;
 	pthread_mutex_init(&self->lock, NULL);
 	*out = self;
 	return GP_OK;
+}
+
+const char *program_files_no_disks(const struct program_files *files)
+{
+	return files->no_disks.status ? files->no_disks.text : NULL;
 }
 
 void program_files_end(struct program_files *files)
 {
 	if (!files)
 		return;
-	forget(files);
+	for (unsigned i = 0; i < QUESTIONS_MAX; i++)
+		forget(&files->questions[i]);
 	close(files->socket);
 	pthread_mutex_destroy(&files->lock);
 	free(files);

@@ -1,5 +1,6 @@
 /* Copies of the guest's programs for sampler/ (guest-introspection/file_copies.h): from the initial
- * file system that the guest is given, a directory that the user names, and the host's own files.
+ * file system and the disks that the guest is given, a directory that the user names, and the
+ * host's own files.
  *
  * guestprof itself may open nothing once its sandbox is closed. So a helper process is started
  * before: it is told which file is wanted, by its build id (without one, by its path and size), and
@@ -9,7 +10,9 @@
  *   DIR/.build-id, DIR/usr/lib/debug/.build-id, DIR/path-in-the-guest   (--symfs DIR)
  *   /usr/lib/debug/.build-id                                            by build id
  *   the same path on the host, below /usr, /lib, /lib64, /bin, /sbin, /opt   by build id
- *   the initial file system (-i), when bytes are wanted that are not in the guest's memory
+ *   /usr/lib/debug/.build-id on the guest's disks (-d)                  by build id
+ *   the same path on the guest's disks    when bytes are wanted that are not in the guest's memory
+ *   the initial file system (-i)          the same
  *
  * For symbols, the first one with .symtab is taken, else the first whole one. The helper ends with
  * the process that started it. */
@@ -21,10 +24,20 @@
 
 struct program_files;
 
-/* Starts the helper; before any thread. `initrd` and `symfs` may be NULL. The error names what
- * cannot be read. */
-gp_status_t program_files_start(const char *initrd, const char *symfs, struct program_files **out,
-				struct error *error);
+/* Where to look besides the host. */
+struct program_files_places {
+	const char *initrd; /* NULL: none */
+	const char *symfs;  /* a directory; NULL: none */
+	const char *const *disks;
+	unsigned disk_count;
+};
+
+/* Starts the helper; before any thread. The error names what cannot be read. */
+gp_status_t program_files_start(const struct program_files_places *places,
+				struct program_files **out, struct error *error);
+
+/* Why the disks are not looked at (a library is missing); NULL: they are, or there are none. */
+const char *program_files_no_disks(const struct program_files *files);
 
 /* NULL is ignored. Nobody asks any more. */
 void program_files_end(struct program_files *files);

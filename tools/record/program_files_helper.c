@@ -2,6 +2,7 @@
 
 #include "base/cleanup.h"
 #include "base/container.h"
+#include "disk_files.h"
 #include "guest-introspection/elf_sections.h"
 #include "initrd_files.h"
 
@@ -14,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 /* A file as a struct file_source. */
 struct fd_source {
@@ -101,19 +103,31 @@ static bool offer(struct choice *choice, int fd)
 	return choice->rank == RANK_BEST;
 }
 
-/* "PREFIX/.build-id/ab/cdef….debug", as gdb looks for it. */
-static bool offer_by_build_id(struct choice *choice, int root, const char *prefix)
+#define BUILD_ID_PATH_SIZE (64 + 2 * ELF_BUILD_ID_LIMIT)
+
+/* "PREFIX/.build-id/ab/cdef….debug", as gdb looks for it. Returns how long it is without ".debug";
+ * 0: there is no such path. */
+static int build_id_path(const struct program_files_request *request, const char *prefix,
+			 char path[static BUILD_ID_PATH_SIZE])
 {
-	const struct program_files_request *request = choice->request;
-	char path[64 + 2 * ELF_BUILD_ID_LIMIT];
 	int length;
 
-	if (root < 0 || request->build_id_size < 2)
-		return false;
+	if (request->build_id_size < 2)
+		return 0;
 	length = snprintf(path, 64, "%s/.build-id/%02x/", prefix, request->build_id[0]);
 	for (unsigned i = 1; i < request->build_id_size; i++)
 		length += snprintf(path + length, 3, "%02x", request->build_id[i]);
-	snprintf(path + length, sizeof(path) - (size_t)length, ".debug");
+	snprintf(path + length, BUILD_ID_PATH_SIZE - (size_t)length, ".debug");
+	return length;
+}
+
+static bool offer_by_build_id(struct choice *choice, int root, const char *prefix)
+{
+	char path[BUILD_ID_PATH_SIZE];
+	int length = build_id_path(choice->request, prefix, path);
+
+	if (root < 0 || !length)
+		return false;
 	if (offer(choice, open_below(root, path)))
 		return true;
 	path[length] = '\0'; /* there, a link to the program itself */
@@ -132,8 +146,27 @@ static bool is_program_path(const char *path)
 	return false;
 }
 
-int program_files_find(const struct program_files_request *request, int host_fd, int symfs_fd,
-		       struct initrd_files *initrd)
+static bool answers(const void *context, int fd)
+{
+	return rank_of(context, fd) != RANK_NONE;
+}
+
+/* The program itself is there as the guest has it. */
+static bool offer_from_disks(struct choice *choice, const struct disk_files *disks)
+{
+	const struct program_files_request *request = choice->request;
+	char path[BUILD_ID_PATH_SIZE];
+
+	if (!request->code && build_id_path(request, "/usr/lib/debug", path) &&
+	    offer(choice, disk_files_take(disks, path, answers, request)))
+		return true;
+	return !request->whole && choice->rank == RANK_NONE &&
+	       offer(choice, disk_files_take(disks, request->path, answers, request));
+}
+
+/* The file that answers `request`, open for reading; -1: none. */
+static int find_file(const struct program_files_request *request, int host_fd, int symfs_fd,
+		     const struct disk_files *disks, struct initrd_files *initrd)
 {
 	struct choice choice = {.request = request, .fd = -1};
 
@@ -145,6 +178,8 @@ int program_files_find(const struct program_files_request *request, int host_fd,
 		return choice.fd;
 	if (host_fd >= 0 && request->build_id_size && is_program_path(request->path) &&
 	    offer(&choice, open_below(host_fd, request->path)))
+		return choice.fd;
+	if (offer_from_disks(&choice, disks))
 		return choice.fd;
 	if (!request->whole && choice.rank == RANK_NONE)
 		offer(&choice, initrd_files_take(initrd, request->build_id, request->build_id_size,
@@ -181,6 +216,56 @@ static bool is_well_formed(const struct program_files_request *request, ssize_t 
 	       (!request->path[0] || request->path[0] == '/');
 }
 
+/* The same is asked again for each process that uses a file: what was just now not found is not
+ * looked for at once again. */
+#define REFUSALS 128
+#define REFUSED_SECONDS 20
+
+struct refusals {
+	struct {
+		uint64_t key;
+		time_t until;
+	} last[REFUSALS];
+	unsigned next;
+};
+
+static uint64_t key_of(const struct program_files_request *request)
+{
+	struct program_files_request same = *request;
+	const uint8_t *bytes = (const uint8_t *)&same;
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	same.number = 0;
+	for (size_t i = 0; i < sizeof(same); i++) /* FNV-1a */
+		hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+	return hash;
+}
+
+static time_t now_seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
+static bool was_refused(const struct refusals *refusals, uint64_t key)
+{
+	time_t now = now_seconds();
+
+	for (unsigned i = 0; i < REFUSALS; i++)
+		if (refusals->last[i].key == key && now < refusals->last[i].until)
+			return true;
+	return false;
+}
+
+static void note_refusal(struct refusals *refusals, uint64_t key)
+{
+	refusals->last[refusals->next].key = key;
+	refusals->last[refusals->next].until = now_seconds() + REFUSED_SECONDS;
+	refusals->next = (refusals->next + 1) % REFUSALS;
+}
+
 static bool is_closed(void *context)
 {
 	struct pollfd socket = {.fd = *(const int *)context};
@@ -188,11 +273,13 @@ static bool is_closed(void *context)
 	return poll(&socket, 1, 0) > 0 && socket.revents & (POLLHUP | POLLERR);
 }
 
-void program_files_serve(int socket, int initrd_fd, int symfs_fd)
+void program_files_serve(int socket, int initrd_fd, int symfs_fd, const struct disk_files *disks)
 {
 	AUTO_CLOSE int host_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct program_files_request request;
+	struct refusals refusals = {0};
 	struct initrd_files initrd;
+	uint64_t key;
 
 	initrd_files_init(&initrd, initrd_fd);
 	initrd.is_cancelled = is_closed;
@@ -207,7 +294,12 @@ void program_files_serve(int socket, int initrd_fd, int symfs_fd)
 			break;
 		if (!is_well_formed(&request, size))
 			continue;
-		fd = program_files_find(&request, host_fd, symfs_fd, &initrd);
+		key = key_of(&request);
+		if (!was_refused(&refusals, key)) {
+			fd = find_file(&request, host_fd, symfs_fd, disks, &initrd);
+			if (fd < 0)
+				note_refusal(&refusals, key);
+		}
 		answer(socket, request.number, fd);
 	}
 	initrd_files_deinit(&initrd);

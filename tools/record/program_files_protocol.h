@@ -28,12 +28,7 @@ struct program_files_reply {
 
 /* The helper's life: answers until the other end is closed. `initrd_fd` and `symfs_fd` (of a
  * directory) may be -1. Takes over all three. */
-void program_files_serve(int socket, int initrd_fd, int symfs_fd);
-
-/* The file that answers `request`, open for reading; -1: none. For the helper, and for tests of it.
- */
-struct initrd_files;
-int program_files_find(const struct program_files_request *request, int host_fd, int symfs_fd,
-		       struct initrd_files *initrd);
+struct disk_files;
+void program_files_serve(int socket, int initrd_fd, int symfs_fd, const struct disk_files *disks);
 
 #endif

@@ -263,7 +263,7 @@ static gp_status_t prepare(struct recording *recording, struct error *error)
 {
 	struct record_options *options = &recording->options;
 	gp_status_t status = sampling_init(&recording->sampling, "guestprof record",
-					   options->machine.initrd, &options->sampling, error);
+					   &options->machine, &options->sampling, error);
 
 	if (!status)
 		status = sampling_use_kernel(&recording->sampling, options->machine.kernel, error);

@@ -9,7 +9,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-gp_status_t sampling_init(struct sampling *sampling, const char *command, const char *initrd,
+static gp_status_t start_helper(struct sampling *sampling, const struct machine_config *machine,
+				struct error *error)
+{
+	const char *disks[MACHINE_DISKS_MAX];
+	struct program_files_places places = {.symfs = sampling->options->symfs, .disks = disks};
+	const char *problem;
+	gp_status_t status;
+
+	if (machine) {
+		places.initrd = machine->initrd;
+		places.disk_count = machine->disk_count;
+		for (unsigned i = 0; i < machine->disk_count; i++)
+			disks[i] = machine->disks[i].path;
+	}
+	status = program_files_start(&places, &sampling->programs, error);
+	problem = status ? NULL : program_files_no_disks(sampling->programs);
+	if (problem)
+		fprintf(stderr,
+			"%s: programs are not looked for on the disks (-d), and stacks of those "
+			"there may end early: %s\n",
+			sampling->command, problem);
+	return status;
+}
+
+gp_status_t sampling_init(struct sampling *sampling, const char *command,
+			  const struct machine_config *machine,
 			  const struct sampling_options *options, struct error *error)
 {
 	gp_status_t status = GP_OK;
@@ -19,7 +44,7 @@ gp_status_t sampling_init(struct sampling *sampling, const char *command, const 
 		status = symbol_files_add(&sampling->symbols, options->symbol_files[i], error);
 	/* Before a guest has memory of which the helper would hold a share. */
 	if (!status && options->period_ns)
-		status = program_files_start(initrd, options->symfs, &sampling->programs, error);
+		status = start_helper(sampling, machine, error);
 	return status;
 }
 

@@ -8,6 +8,7 @@
 #include "sampler/recorder.h"
 #include "sampling_options.h"
 #include "symbol_files.h"
+#include "vmm/machine.h"
 
 #include <guestprof/sampler.h>
 
@@ -24,9 +25,10 @@ struct sampling {
 };
 
 /* Opens the symbol files and starts the helper that finds copies of the guest's programs, in
- * `initrd` too, if it is not NULL; the trace is not touched yet. Before any thread. Use
- * sampling_deinit() also when it fails. */
-gp_status_t sampling_init(struct sampling *sampling, const char *command, const char *initrd,
+ * `machine`'s initrd and disks, too, if that is not NULL; the trace is not touched yet. Before any
+ * thread. Use sampling_deinit() also when it fails. */
+gp_status_t sampling_init(struct sampling *sampling, const char *command,
+			  const struct machine_config *machine,
 			  const struct sampling_options *options, struct error *error);
 /* Takes the symbols of the kernel at `path`, if it has any. Before any thread. */
 gp_status_t sampling_use_kernel(struct sampling *sampling, const char *path, struct error *error);
