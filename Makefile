@@ -196,7 +196,7 @@ uninstall:
 
 C_FILES := $(foreach folder,$(FOLDERS) tests demo docs,$(wildcard $(folder)/*.[ch] $(folder)/*/*.[ch])) \
 	$(HEADERS)
-SHELL_FILES := $(wildcard docs/pictures/*.sh setup/*.sh demo/*.sh tests/*.sh tests/*/*.sh tests/*/*/*.sh) tests/run .ci/run
+SHELL_FILES := $(wildcard docs/pictures/*.sh setup/*.sh demo/*.sh tests/*.sh tests/*/*.sh tests/*/*/*.sh) tests/run tests/bench/run .ci/run
 
 .PHONY: format
 format:

@@ -368,7 +368,11 @@ static void stop_producing(struct sampler_vcpu *vcpu)
 			return;
 		vcpu->producing = true;
 		atomic_signal_fence(memory_order_seq_cst);
-		if (!atomic_load_explicit(&vcpu->quiet, memory_order_relaxed))
+		/* Once more: the handler may have finished in between, and the session may have
+		 * been started anew since, so that it is not quiet and not to be. From here on
+		 * the handler leaves it to us, and whoever stops the session waits. */
+		if (atomic_load_explicit(&vcpu->stopping, memory_order_acquire) &&
+		    !atomic_load_explicit(&vcpu->quiet, memory_order_relaxed))
 			finish(vcpu);
 	}
 }

@@ -151,9 +151,7 @@ test-pages:
 bench:
 	$(call packages,build lab)
 	@$(MAKE) --no-print-directory $(ALL_CPUS) all benches kernels
-	@for bench in $(BENCHES); do echo "== $${bench##*/}"; $$bench || exit 1; done
-	@for bench in $(wildcard tests/bench/*.sh); do echo "== $${bench##*/}"; \
-		GUESTPROF=$(BUILD)/guestprof sh $$bench || exit 1; done
+	@tests/bench/run $(BUILD)/guestprof $(BENCHES) $(wildcard tests/bench/*.sh)
 
 # Fuzzers: libFuzzer, each for FUZZ_SECONDS, on a copy of its seeds. A variant of its own.
 FUZZ_SECONDS ?= 60

@@ -6,6 +6,7 @@ guestprof=${GUESTPROF:-build/guestprof}
 case $guestprof in /*) ;; *) guestprof=$PWD/$guestprof ;; esac
 guest=${guestprof%/*}/tests/guests/long4
 document=$PWD/docs/ci.md
+. tests/support/rounds.sh
 work=$(mktemp -d "${TMPDIR:-/tmp}/ci-test.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 count=0
@@ -50,6 +51,10 @@ if ! (: <>/dev/kvm) 2>/dev/null; then
 	exit 0
 fi
 
+# A second or more, on whatever KVM.
+tree=$(rounds_of 1500)
+nested=$(rounds_of 1500 run=nested)
+
 mkdir "$work/bin"
 ln -s "$guestprof" "$work/bin/guestprof"
 PATH=$work/bin:$PATH
@@ -64,23 +69,23 @@ run() {
 	env "$@" sh boot-profile.sh >out 2>&1 || code=$?
 }
 
-run APPEND="rounds=20" UPDATE=yes
+run APPEND="rounds=$tree" UPDATE=yes
 check "the first run passes and becomes the baseline" [ "$code $(ls baseline.fxt)" = "0 baseline.fxt" ]
 check "its summary is a report" grep -q '| leaf.*70 |$' summary.md
 cp baseline.fxt first.fxt
-run APPEND="rounds=20"
+run APPEND="rounds=$tree"
 check "an equal run passes" [ "$code" = 0 ]
 check "its summary is a comparison" grep -q 'functions changed by more than sampling explains' summary.md
 check "no update was asked for" cmp -s baseline.fxt first.fxt
-run APPEND="rounds=5 run=nested" UPDATE=yes
+run APPEND="rounds=$nested run=nested" UPDATE=yes
 check "another function takes the time: exit code 3" [ "$code" = 3 ]
 check "it is named" grep -q 'slower by more than 10%' out
 check "the summary shows it in bold" grep -q '\*\*+' summary.md
 check "there is a page of the difference" grep -q '</html>' difference.html
 check "the baseline stays the good one" cmp -s baseline.fxt first.fxt
-run APPEND="rounds=5 run=nested" COMPARE="--tree"
+run APPEND="rounds=$nested run=nested" COMPARE="--tree"
 check "the same by call paths" [ "$code" = 3 ]
-run APPEND="rounds=40"
+run APPEND="rounds=$((tree * 2))"
 check "twice the work is no other share" [ "$code" = 0 ]
 run APPEND="rounds=0" UNTIL="guest started" BASELINE=none.fxt UPDATE=yes
 check "the text of UNTIL is a good end" [ "$code $(ls none.fxt)" = "0 none.fxt" ]

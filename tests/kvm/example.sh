@@ -10,6 +10,7 @@ trap 'rm -rf "$work"' EXIT
 example=$(pwd)/docs/example/sampler.c
 cc=${CC:-cc}
 . tests/support/tap.sh
+. tests/support/rounds.sh
 
 for tool in make "$cc" pkg-config; do
 	command -v "$tool" >/dev/null || {
@@ -89,7 +90,7 @@ runs() {
 		skip "the example runs with the $1" "/dev/kvm cannot be opened"
 		return
 	fi
-	if LD_LIBRARY_PATH="$work/installed/lib" timeout 60 "$work/$2" "$guest" "run=tree rounds=300" \
+	if LD_LIBRARY_PATH="$work/installed/lib" timeout 60 "$work/$2" "$guest" "run=tree rounds=$rounds" \
 		>"$work/out" 2>"$work/err" </dev/null &&
 		grep -q '^the guest ended: powered off$' "$work/out" &&
 		grep -q '^[1-9][0-9]* samples$' "$work/out" &&
@@ -101,6 +102,7 @@ runs() {
 		fail "the example runs with the $1"
 	fi
 }
+(: <>/dev/kvm) 2>/dev/null && rounds=$(rounds_of 1500)
 runs "shared library" installed-example
 runs "archive" archive-example
 

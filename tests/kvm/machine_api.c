@@ -39,7 +39,7 @@ static gp_sampler_t *sample(gp_machine_t *machine)
 
 Test(machine_api, a_guest_is_sampled_to_its_end)
 {
-	gp_machine_t *machine = create("run=tree rounds=100", 0);
+	gp_machine_t *machine = create(tree_for(SECOND / 4), 0);
 	struct session_data data = {0};
 	struct session_counts counts;
 	gp_machine_end_t end;
@@ -154,7 +154,7 @@ Test(machine_api, the_sandbox_holds_the_machine_only)
 
 	if (!sandbox_is_supported())
 		cr_skip_test("a build with sanitizers cannot be confined");
-	machine = create("run=tree rounds=100", GP_MACHINE_SANDBOX);
+	machine = create(tree_for(SECOND / 4), GP_MACHINE_SANDBOX);
 	cr_assert_eq(gp_machine_start(machine, NULL, 0), GP_OK);
 	session = sample(machine);
 	cr_assert_eq(gp_machine_run(machine, HANG_LIMIT, &end, NULL, 0), GP_OK);

@@ -11,6 +11,7 @@ chmod 755 "$work"
 trap "umount '$work/full' 2>/dev/null; rm -rf '$work'" EXIT
 trace=$work/t.fxt
 . tests/support/tap.sh
+. tests/support/rounds.sh
 
 if ! (: <>/dev/kvm) 2>/dev/null; then
 	skip_all "/dev/kvm cannot be opened"
@@ -367,7 +368,7 @@ else
 fi
 
 # Files that are no trace, or only a part of one.
-record -m 16M -k "$guest" -p "rounds=20" --timeout 30
+record -m 16M -k "$guest" -p "rounds=$(rounds_of 1500)" --timeout 30
 # reports CODE NAME FILE WORDS
 reports() {
 	code=0

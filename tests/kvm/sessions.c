@@ -159,7 +159,7 @@ Test(sessions, data_outlives_the_vcpu)
 	struct session_counts counts;
 	gp_sampler_t *session, *late;
 
-	guest_machine_create(&guest, (struct guest_setup){.command_line = "run=tree rounds=20"});
+	guest_machine_create(&guest, (struct guest_setup){.command_line = tree_for(SECOND / 4)});
 	session = open_session(&guest, 500 * MICROSECOND, GP_SAMPLER_SHARED, 0, 16);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
 	sleep_ns(2 * MILLISECOND);

@@ -125,7 +125,7 @@ Test(top, a_guest_that_ends_leaves_its_last_picture, TIMEOUT)
 	static struct pty pty;
 
 	begin();
-	boot(&pty, "rounds=20", NULL);
+	boot(&pty, tree_for(SECOND), NULL);
 	pty_wait_for(&pty, "ended: powered off");
 	pty_wait_for(&pty, "leaf_70");
 	pty_keys(&pty, "q");
