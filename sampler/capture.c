@@ -244,6 +244,17 @@ static void drop_ticks(struct sampler_vcpu *vcpu, uint64_t ticks, uint64_t first
 	fxt_ring_count_drops(&vcpu->ring, ticks, first, last);
 }
 
+/* The runs that are there now are about to be read: the handler leaves them alone. Returns their
+ * end. */
+static unsigned begin_reading(struct sampler_vcpu *vcpu)
+{
+	unsigned head = vcpu->head;
+
+	vcpu->read_head = head;
+	atomic_signal_fence(memory_order_seq_cst);
+	return head;
+}
+
 /* Writes all pending ticks but the very last as partial records of the open continuation (opened
  * when the first one is needed). Returns the last run; its count is 0 when nothing was pending. The
  * time it takes is bounded by the ring's size: once it is full the rest is counted at once. */
@@ -252,9 +263,8 @@ static struct pending_run write_partials(struct sampler_vcpu *vcpu)
 	uint64_t period = vcpu->session->period_ns;
 	uint64_t overflowed = vcpu->overflowed;
 	struct pending_run last = {0};
-	unsigned head = vcpu->head;
+	unsigned head = begin_reading(vcpu);
 
-	atomic_signal_fence(memory_order_acquire);
 	while (vcpu->tail != head) {
 		struct pending_run run = vcpu->runs[vcpu->tail];
 		bool is_last = (vcpu->tail + 1) % PENDING_RUNS == head;
@@ -307,9 +317,8 @@ void capture_settle(struct sampler_vcpu *vcpu)
 static void pass_over(struct sampler_vcpu *vcpu)
 {
 	uint64_t overflowed = vcpu->overflowed, passed = overflowed - vcpu->overflowed_counted;
-	unsigned head = vcpu->head;
+	unsigned head = begin_reading(vcpu);
 
-	atomic_signal_fence(memory_order_acquire);
 	while (vcpu->tail != head) {
 		passed += vcpu->runs[vcpu->tail].count;
 		vcpu->tail = (vcpu->tail + 1) % PENDING_RUNS;

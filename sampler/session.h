@@ -76,7 +76,8 @@ struct sampler_vcpu {
 	struct pending_run runs[PENDING_RUNS];
 	volatile unsigned head;
 	volatile unsigned tail;
-	volatile bool producing; /* the ring is being written: the handler must not */
+	volatile unsigned read_head; /* where the last reading of runs ends, or ended */
+	volatile bool producing;     /* the ring is being written: the handler must not */
 	uint64_t next_continuation;
 	uint64_t open_continuation; /* partial records wait for its completion; 0: none do */
 	/* Ticks that found no room in `runs`: the handler only adds, capture only looks, so that a

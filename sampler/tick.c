@@ -47,8 +47,10 @@ static void note_ticks(struct sampler_vcpu *vcpu, uint64_t count, bool in_guest)
 	unsigned next = (head + 1) % PENDING_RUNS;
 
 	atomic_fetch_add_explicit(&vcpu->ticks, count, memory_order_relaxed);
-	/* While the runs are being read the newest one may be gone already. */
-	if (!vcpu->producing && head != vcpu->tail && vcpu->runs[previous].in_guest == in_guest) {
+	/* While the runs are being read the newest one may be gone already, unless it came after
+	 * those. */
+	if (head != vcpu->tail && (!vcpu->producing || head != vcpu->read_head) &&
+	    vcpu->runs[previous].in_guest == in_guest) {
 		run.count += vcpu->runs[previous].count;
 		vcpu->runs[previous] = run;
 		return;

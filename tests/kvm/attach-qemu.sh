@@ -137,7 +137,7 @@ fi
 
 machine -M q35 -m 64M -smp 2 -append "run=smp cpus=2 rounds=0"
 attach --duration 2 "$name"
-if [ "$code" = 13 ] && reported && share 40 60 cpu_work_0 && share 40 60 cpu_work_1; then
+if [ "$code" = 13 ] && reported && share 25 75 cpu_work_0 && share 25 75 cpu_work_1; then
 	pass "two vCPUs"
 else
 	fail "two vCPUs: exit code $code"

@@ -5,21 +5,23 @@
 # rounds_of MILLISECONDS OPTION...: prints how many rounds of the tiny guest $guest, with these words on
 # its command line, take about as long on this machine's KVM: CPUs and emulators are thousands of times apart.
 rounds_of() {
-	wanted=$1
+	wanted=$1 rounds=1 took=0
 	shift
-	rounds=1 took=0
-	while :; do
-		begin=$(date +%s%N)
-		"$guestprof" record -F 0 -m 16M -k "$guest" -p "$* rounds=$rounds" --timeout 60 \
-			>/dev/null 2>&1 </dev/null || break
-		took=$((($(date +%s%N) - begin) / 1000000))
-		# A machine has to be made as well.
-		[ $took -lt $((wanted / 2 + 200)) ] && [ $rounds -lt 100000000 ] || break
+	# Making a machine takes its time, too.
+	time_rounds "$@"
+	base=$took
+	until [ $((took - base)) -ge $((wanted / 3)) ] || [ $rounds -ge 100000000 ]; do
 		rounds=$((rounds * 4))
+		time_rounds "$@" || break
 	done
-	if [ $took -gt 0 ]; then
-		rounds=$((rounds * wanted / took))
-	fi
-	[ $rounds -gt 0 ] || rounds=1
-	echo $rounds
+	[ $took -le "$base" ] || rounds=$((rounds * wanted / (took - base)))
+	echo $((rounds > 0 ? rounds : 1))
+}
+
+# For rounds_of: sets $took, in milliseconds.
+time_rounds() {
+	begin=$(date +%s%N)
+	"$guestprof" record -F 0 -m 16M -k "$guest" -p "$* rounds=$rounds" --timeout 60 \
+		>/dev/null 2>&1 </dev/null || return 1
+	took=$((($(date +%s%N) - begin) / 1000000))
 }
