@@ -11,6 +11,7 @@
 #   guestprof.cmd=echo       print "got: LINE" for each line of the console until "quit"
 #   guestprof.cmd=report     print CPUs, memory, kernel addresses
 #   guestprof.cmd=disk       mount /dev/vda (ext4, read-only), print the file guestprof.arg
+#   guestprof.cmd=diskrun    run the program guestprof.arg of /dev/vda (ext4, read-only)
 #   guestprof.cmd=diskwrite  write the text guestprof.arg to the start of /dev/vda
 #   guestprof.cmd=diskread   print the first line of /dev/vda, and the size of every /dev/vd?
 #   guestprof.cmd=disks      print each disk's sha256, copy /dev/vda (read-only) to /dev/vdb
@@ -92,6 +93,12 @@ run_command() {
 		load_modules /dev/vda
 		mkdir -p /mnt
 		mount -t ext4 -o ro /dev/vda /mnt && cat "/mnt/${arg:-hello}"
+		umount /mnt
+		;;
+	diskrun)
+		load_modules /dev/vda
+		mkdir -p /mnt
+		mount -t ext4 -o ro /dev/vda /mnt && "/mnt/$arg"
 		umount /mnt
 		;;
 	diskwrite)

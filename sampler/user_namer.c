@@ -15,9 +15,11 @@
 #define KEEPERS 512u             /* generations whose mappings are kept */
 #define ATTEMPTS_MAX 3u
 #define RETRY_NS UINT64_C(1000000000)
-/* A process that is not found with its page tables, and one whose mappings give nothing. */
+/* A process that is not found with its page tables, one whose mappings give nothing, and one of
+ * which a file is being looked for. */
 #define GONE_NS UINT64_C(200000000)
 #define NOTHING_NS UINT64_C(1000000000)
+#define AWAITED_NS UINT64_C(50000000)
 
 /* What the reader thread is to write: of one generation. No words: only that it began. */
 struct item {
@@ -470,7 +472,7 @@ static void take_result(struct user_namer *namer, struct user_work *work, uint64
 	}
 	generation->attempts = 0;
 	if (!take_marks(generation, work, before))
-		generation->quiet_until_ns = after + NOTHING_NS;
+		generation->quiet_until_ns = after + (work->awaited ? AWAITED_NS : NOTHING_NS);
 	take_words(namer, work);
 }
 

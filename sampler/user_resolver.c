@@ -296,9 +296,10 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 		struct user_file *file =
 			user_files_of(&self->files, &self->programs, look->mm, mapping);
 
+		/* What is being looked for comes at another look, soon. */
+		work->awaited = work->awaited || !file || file->waiting;
 		if (!file)
-			return; /* at another look */
-		/* What is being looked for comes at another look. */
+			return;
 		unnamed = file->waiting ? USER_NEW : file->whole ? USER_MAPPED : USER_MISSED;
 		generated = !file->readable;
 		if (file->readable &&

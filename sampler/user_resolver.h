@@ -74,6 +74,7 @@ struct user_work {
 	uint8_t *stood; /* USER_STOOD or 0, by address */
 	size_t count;
 	enum user_result result;
+	bool awaited;            /* a file of theirs is being looked for, or to be read yet */
 	struct user_words words; /* records; their times are filled in later */
 	uint64_t *code;          /* which functions' code is among them; room for `count` */
 	size_t code_count;

@@ -15,7 +15,7 @@ set -u
 packages() {
 	case $1 in
 	build) echo "gcc make pkg-config libc6-dev libelf-dev libseccomp-dev zlib1g-dev libncurses-dev libcapstone-dev libdw-dev [libvirt-dev] [libext2fs-dev] [libblkid-dev]" ;;
-	test) echo "libcriterion-dev acpica-tools e2fsprogs coreutils [g++] [spin] [zsh]" ;;
+	test) echo "libcriterion-dev acpica-tools e2fsprogs coreutils [fdisk] [g++] [spin] [zsh]" ;;
 	lab) echo "qemu-system-x86 busybox-static cpio gzip xz-utils zstd dpkg apt" ;;
 	lint) echo "clang-format shellcheck mandoc" ;;
 	fuzz) echo "clang libclang-rt-dev" ;;

@@ -61,6 +61,8 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/libguestprof.a
 
 # Measures between a vCPU's KVM_RUNs.
 $(BUILD)/tests/bench/kick: LDFLAGS += -Wl,--wrap=ioctl
+# Gives guests memory of another kind.
+$(BUILD)/tests/bench/attach: LDFLAGS += -Wl,--wrap=mmap
 
 # The tiny guests of the kvm floor: one program, built once for each addressing mode. Always by gcc:
 # its -O0 gives every function a frame, leaves included, which -O1 with frame pointers does not.

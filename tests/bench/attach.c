@@ -70,14 +70,34 @@ static double at(double *values, size_t count, unsigned percent)
 	return values[count * percent / 100 < count ? count * percent / 100 : count - 1];
 }
 
-/* The VMM. */
+/* The VMM. Its guest's memory is its own or, as QEMU's with memory-backend-memfd, a file's: the
+ * linker puts this in front of the C library's mmap() (--wrap, tests/tests.mk). */
+
+enum backing { PRIVATE_MEMORY, MEMFD };
+
+static bool memory_of_a_file;
+
+void *__real_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
+{
+	/* vmm/guest_ram.c */
+	if (memory_of_a_file && (flags & MAP_NORESERVE)) {
+		int file = memfd_create("guest", MFD_CLOEXEC);
+
+		if (file < 0 || ftruncate(file, (off_t)size))
+			return MAP_FAILED;
+		return __real_mmap(address, size, protection, MAP_SHARED, file, 0);
+	}
+	return __real_mmap(address, size, protection, flags, fd, offset);
+}
 
 struct vmm {
 	pid_t pid;
 	_Atomic bool *runs;
 };
 
-static bool start_vmm(struct vmm *vmm, const char *command_line)
+static bool start_vmm(struct vmm *vmm, const char *command_line, enum backing backing)
 {
 	struct machine_config config = {.kernel = guest_path,
 					.command_line = command_line,
@@ -95,6 +115,7 @@ static bool start_vmm(struct vmm *vmm, const char *command_line)
 	vmm->pid = fork();
 	if (!vmm->pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		memory_of_a_file = backing == MEMFD;
 		if (machine_create(&config, &machine, NULL, NULL) || machine_start(machine, NULL))
 			_exit(1);
 		atomic_store(vmm->runs, true);
@@ -247,18 +268,18 @@ static bool find_thread(struct bench *bench, pid_t pid, const char *wanted)
 	return bench->thread != 0;
 }
 
-static void measure_stops(void)
+/* Stops of one guest, in turns; `ways` of them. False: not measured. */
+static bool take_stops(enum backing backing, int ways, struct stops *stops)
 {
-	static struct stops stops[WAYS];
 	struct bench bench = {.page = {.fd = -1}};
 	struct attach_config config = {0};
 	struct error error;
 	struct vmm vmm;
-	double plain, calls;
+	bool taken = false;
 
-	if (!start_vmm(&vmm, "run=nested depth=40 rounds=0")) {
+	if (!start_vmm(&vmm, "run=nested depth=40 rounds=0", backing)) {
 		puts("not measured: no machine");
-		return;
+		return false;
 	}
 	config.pid = vmm.pid;
 	if (attached_vm_create(&config, &bench.vm, &error)) {
@@ -266,30 +287,45 @@ static void measure_stops(void)
 	} else if (find_thread(&bench, vmm.pid, "vcpu 0\n")) {
 		run_page_arm(&bench.page);
 		for (int i = 0; i < STOPS; i++) {
-			for (int way = 0; way < WAYS; way++)
+			for (int way = 0; way < ways; way++)
 				/* Taking turns at being the first after the pause. */
-				stop_once(&bench, (enum way)((way + i) % WAYS), vmm.pid,
-					  &stops[(way + i) % WAYS]);
+				stop_once(&bench, (enum way)((way + i) % ways), vmm.pid,
+					  &stops[(way + i) % ways]);
 			usleep(200);
 		}
-		printf("%-28s %8s %12s %12s %12s\n", "stop", "stops", "held p50", "held p99",
-		       "whole p50");
-		for (int way = 0; way < WAYS; way++)
-			printf("%-28s %8zu %9.2f us %9.2f us %9.2f us\n", way_names[way],
-			       stops[way].count, at(stops[way].held, stops[way].count, 50) / 1e3,
-			       at(stops[way].held, stops[way].count, 99) / 1e3,
-			       at(stops[way].whole, stops[way].count, 50) / 1e3);
-		plain = at(stops[REGISTERS].held, stops[REGISTERS].count, 50);
-		calls = at(stops[CALLS].held, stops[CALLS].count, 50);
-		if (plain > 0)
-			printf("injected calls / shared page: %.1f times as long\n", calls / plain);
-		printf("goals (native): held p50 <= 2 us, with 16 frames <= 6 us; injected calls "
-		       ">= 10 "
-		       "times\n");
+		taken = true;
 	}
 	run_page_deinit(&bench.page);
 	attached_vm_destroy(bench.vm);
 	end_vmm(&vmm, true);
+	return taken;
+}
+
+static void print_stops(const char *name, struct stops *stops)
+{
+	printf("%-28s %8zu %9.2f us %9.2f us %9.2f us\n", name, stops->count,
+	       at(stops->held, stops->count, 50) / 1e3, at(stops->held, stops->count, 99) / 1e3,
+	       at(stops->whole, stops->count, 50) / 1e3);
+}
+
+static void measure_stops(void)
+{
+	static struct stops stops[WAYS], from_file[CALLS];
+	double plain, calls;
+
+	if (!take_stops(PRIVATE_MEMORY, WAYS, stops) || !take_stops(MEMFD, CALLS, from_file))
+		return;
+	printf("%-28s %8s %12s %12s %12s\n", "stop", "stops", "held p50", "held p99", "whole p50");
+	for (int way = 0; way < WAYS; way++)
+		print_stops(way_names[way], &stops[way]);
+	print_stops("4 frames, memfd", &from_file[STACK_4]);
+	print_stops("16 frames, memfd", &from_file[STACK_16]);
+	plain = at(stops[REGISTERS].held, stops[REGISTERS].count, 50);
+	calls = at(stops[CALLS].held, stops[CALLS].count, 50);
+	if (plain > 0)
+		printf("injected calls / shared page: %.1f times as long\n", calls / plain);
+	printf("goals (native): held p50 <= 2 us, with 16 frames <= 6 us; injected calls >= 10 "
+	       "times\n");
 }
 
 /* Against what QEMU itself offers. */
@@ -516,7 +552,7 @@ static void measure_slowdown(void)
 	struct progress_guest guest;
 	struct vmm vmm;
 
-	if (!start_vmm(&vmm, "run=count depth=13"))
+	if (!start_vmm(&vmm, "run=count depth=13", PRIVATE_MEMORY))
 		return;
 	usleep(100000);
 	config.pid = vmm.pid;
@@ -547,7 +583,7 @@ static void measure_first_stack(void)
 	struct vmm vmm;
 	size_t count = 0;
 
-	if (!start_vmm(&vmm, "run=tree rounds=0"))
+	if (!start_vmm(&vmm, "run=tree rounds=0", PRIVATE_MEMORY))
 		return;
 	for (int round = 0; round < ROUNDS; round++) {
 		struct attach_config config = {.pid = vmm.pid};

@@ -7,17 +7,20 @@ guest=${guestprof%/*}/tests/guests/long4
 work=$(mktemp -d "${TMPDIR:-/tmp}/attach-test.XXXXXX") || exit 1
 trace=$work/t.fxt
 name=guestprof-test-$$
-qemu=
+qemu='' parent=''
 . tests/support/tap.sh
 # shellcheck disable=SC2034 # of tap.sh
 shown="err out report qemu"
 
 quit_qemu() {
 	if [ -n "$qemu" ]; then
-		kill -9 "$qemu" 2>/dev/null
-		wait "$qemu" 2>/dev/null
+		kill -9 "$qemu" "$parent" 2>/dev/null
+		wait "$parent" 2>/dev/null
 	fi
 	qemu=
+}
+alive() {
+	grep -q '^State:[[:space:]]*[^Z]' "/proc/$qemu/status" 2>/dev/null
 }
 trap 'quit_qemu; rm -rf "$work"' EXIT
 
@@ -31,17 +34,26 @@ machine() {
 	quit_qemu
 	rm -f "$work"/monitor.* "$work/console"
 	mkfifo "$work/monitor.in" "$work/monitor.out"
-	qemu-system-x86_64 -accel kvm -cpu host -kernel "$guest" -display none -no-user-config \
-		-serial "file:$work/console" -name "guest=$name,debug-threads=on" \
-		-chardev "pipe,id=monitor,path=$work/monitor" -mon chardev=monitor "$@" \
-		>"$work/qemu" 2>&1 &
-	qemu=$!
+	# Its parent does not ask how it ended: before Linux 6.15 nobody else can tell from then on.
+	(
+		qemu-system-x86_64 -accel kvm -cpu host -kernel "$guest" -display none -no-user-config \
+			-serial "file:$work/console" -name "guest=$name,debug-threads=on" \
+			-chardev "pipe,id=monitor,path=$work/monitor" -mon chardev=monitor "$@" \
+			>"$work/qemu" 2>&1 &
+		echo $! >"$work/monitor.pid"
+		exec sleep 1000
+	) &
+	parent=$!
+	until [ -s "$work/monitor.pid" ]; do
+		sleep 0.1
+	done
+	qemu=$(cat "$work/monitor.pid")
 	# QEMU opens both ends; held open so that a command does not look like the end of all.
 	exec 8<>"$work/monitor.out" 9<>"$work/monitor.in"
 	tries=0
 	until grep -q 'guest started' "$work/console" 2>/dev/null; do
 		tries=$((tries + 1))
-		if [ $tries -gt 300 ] || ! kill -0 "$qemu" 2>/dev/null; then
+		if [ $tries -gt 300 ] || ! alive; then
 			return 1
 		fi
 		sleep 0.1
@@ -192,7 +204,7 @@ interrupt() {
 }
 
 meanwhile 16 "Ctrl-C" interrupt
-if kill -0 "$qemu" 2>/dev/null; then
+if alive; then
 	pass "the machine goes on after Ctrl-C"
 else
 	fail "the machine is gone after Ctrl-C"
@@ -202,7 +214,7 @@ machine -M pc -m 64M -append "run=tree rounds=0"
 meanwhile 0 "quit" monitor quit
 machine -M pc -m 64M -append "run=tree rounds=0"
 meanwhile 18 "killed" kill -9 "$qemu"
-qemu=
+quit_qemu
 
 attach --duration 1 "no-such-machine-$$"
 if [ "$code" = 21 ] && grep -q 'no virtual machine is called' "$work/err"; then

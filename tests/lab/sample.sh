@@ -57,6 +57,18 @@ for name in $names; do
 		exit \$code
 	JOB
 done
+# A program on a disk, of which the guest has no unwind tables in memory.
+disk=
+if command -v mke2fs >/dev/null && mkdir "$work/root" &&
+	"${CC:-gcc}" -std=gnu17 -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -static -Wl,--build-id \
+		-o "$work/root/far_tables" tests/lab/support/far_tables.c; then
+	truncate -s 64M "$work/disk.img"
+	mke2fs -q -t ext4 -d "$work/root" "$work/disk.img" >&2 && disk=yes
+	job 2 disk <<-END_JOB
+		boot -F 250 --jitter 90 -o disk.fxt -k \$kernels/$first/vmlinuz -i \$initrds/$first -m 512M -d disk.img \
+			-p "console=ttyS0 quiet panic=-1 guestprof.cmd=diskrun guestprof.arg=far_tables"
+	END_JOB
+fi
 job 1 elf <<END_JOB
 boot -F 100 -o elf.fxt -k \$elf/$first -i \$initrds/$first -m 512M -d kallsyms-elf \\
 	-p "console=ttyS0 quiet panic=-1 guestprof.cmd=kallsyms"
@@ -189,9 +201,8 @@ for name in $names; do
 	at_least "$name: 99.9 % of them have a name" \
 		"$(per_mille "$(word $name settled_names)" "$(word $name settled_kernel)")" 999 $name || \
 		"$inspect" "$work/$name.fxt" unfinished | sed 's/^/# /'
-	# What is missing runs in a module in its first moments, before its tables have been read.
-	# A module stops stacks until its tables have been read: a dozen samples of each, where the thread that
-	# reads them waits for a CPU.
+	# What is missing runs in a module in its first moments, before its tables have been read: a dozen
+	# samples of each, where the thread that reads them waits for a CPU.
 	at_least "$name: 98 % of their stacks are whole" \
 		"$(per_mille "$(word $name settled_whole)" "$(word $name settled_kernel)")" 980 $name || \
 		"$inspect" "$work/$name.fxt" unfinished | sed 's/^/# /'
@@ -218,6 +229,24 @@ done
 ends_with "without KASLR" elf 0
 is "without KASLR, every kernel symbol is one of the kernel's own list" "$(own_names elf)" "many 0" elf
 is "KASLR slides all symbols by the same" "$(slides "$first" elf)" "1 0" "$first"
+
+# program_stacks: of 1,000 samples of the program on the disk, in user mode, those whose stack is whole: from
+# inner to _start there are seven frames
+program_stacks() {
+	"$guestprof" export json --comm far_tables --mode user "$work/disk.fxt" | awk '
+		/"type":"sample"/ {
+			all++
+			whole += /"stack_end":"root"/ && gsub(/"address"/, "") >= 7
+		}
+		END { print (all > 100 ? int(whole * 1000 / all) : all + 0 " samples") }'
+}
+if [ -n "$disk" ]; then
+	ends_with "a program on a disk" disk 0
+	at_least "its unwind tables are read from there: 70 % of its stacks are whole" "$(program_stacks)" 700 disk ||
+		"$guestprof" export folded --comm far_tables --mode user "$work/disk.fxt" | sort | tail -n 20 | sed 's/^/# /'
+else
+	skip "a program on a disk" "no compiler, or no mke2fs (Debian package e2fsprogs)"
+fi
 
 "$guestprof" report "$work/killed.fxt" >"$work/killed.report" 2>&1
 is "what is left of a recording that was killed can be read" $? 0 killed
