@@ -20,6 +20,7 @@
 #include "vmm/machine.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <guestprof/sampler.h>
 #include <linux/kvm.h>
 #include <poll.h>
@@ -83,9 +84,11 @@ void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd,
 {
 	/* vmm/guest_ram.c */
 	if (memory_of_a_file && (flags & MAP_NORESERVE)) {
-		int file = memfd_create("guest", MFD_CLOEXEC);
+		int file = memfd_create("guest", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-		if (file < 0 || ftruncate(file, (off_t)size))
+		/* As QEMU seals it: else others could not rely on its pages. */
+		if (file < 0 || ftruncate(file, (off_t)size) ||
+		    fcntl(file, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK))
 			return MAP_FAILED;
 		return __real_mmap(address, size, protection, MAP_SHARED, file, 0);
 	}
@@ -285,6 +288,7 @@ static bool take_stops(enum backing backing, int ways, struct stops *stops)
 	if (attached_vm_create(&config, &bench.vm, &error)) {
 		printf("not measured: %s\n", error.text);
 	} else if (find_thread(&bench, vmm.pid, "vcpu 0\n")) {
+		printf("%s\n", attached_vm_info(bench.vm)->method);
 		run_page_arm(&bench.page);
 		for (int i = 0; i < STOPS; i++) {
 			for (int way = 0; way < ways; way++)
