@@ -289,14 +289,25 @@ Test(disk_files, a_broken_file_system_has_an_end)
 	cr_assert(has_program("plain", "/usr/lib/program"));
 }
 
+static struct program_files *start_helper(const char *disk)
+{
+	const char *disks[] = {path_of(disk)};
+	struct program_files_places places = {.disks = disks, .disk_count = 1};
+	struct program_files *files;
+
+	cr_assert_eq(program_files_start(&places, &files, &error), GP_OK, "%s", error.text);
+	if (program_files_no_disks(files))
+		cr_skip_test("%s", program_files_no_disks(files));
+	program_files_copies(files)->patience_ms = 20000;
+	return files;
+}
+
 /* All the way: guestprof asks its helper, by build id. */
 Test(disk_files, the_helper_finds_programs_on_disks)
 {
 	struct file_buffer buffer = file_buffer_over(program, program_size);
 	struct file_copy_wanted wanted = {
 		.path = "/usr/lib/program", .size = program_size, .code = true};
-	const char *disks[] = {path_of("plain")};
-	struct program_files_places places = {.disks = disks, .disk_count = 1};
 	const struct file_source *found;
 	struct program_files *files;
 	struct file_copies *copies;
@@ -306,11 +317,8 @@ Test(disk_files, the_helper_finds_programs_on_disks)
 	cr_assert_eq(elf_image_read(&buffer.source, &image, &error), GP_OK);
 	wanted.build_id_size = image.build_id_size;
 	memcpy(wanted.build_id, image.build_id, sizeof(wanted.build_id));
-	cr_assert_eq(program_files_start(&places, &files, &error), GP_OK, "%s", error.text);
-	if (program_files_no_disks(files))
-		cr_skip_test("%s", program_files_no_disks(files));
+	files = start_helper("plain");
 	copies = program_files_copies(files);
-	copies->patience_ms = 20000;
 	cr_assert_eq(file_copies_open(copies, &wanted, &buffer.source, &found, &image),
 		     FILE_COPY_FOUND);
 	cr_assert_eq(file_source_read(found, program_size - 1, &byte, 1), 1);
@@ -326,8 +334,6 @@ Test(disk_files, the_helper_finds_programs_on_disks)
 Test(disk_files, the_helper_finds_debugging_information_on_disks)
 {
 	struct file_copy_wanted wanted = {.path = "/usr/lib/other", .whole = true};
-	const char *disks[] = {path_of("debug")};
-	struct program_files_places places = {.disks = disks, .disk_count = 1};
 	AUTO_FREE char *other = NULL;
 	struct file_buffer buffer;
 	const struct file_source *found;
@@ -352,11 +358,8 @@ Test(disk_files, the_helper_finds_debugging_information_on_disks)
 		 "truncate -s " IMAGE_SIZE " debug; mke2fs -q -t ext4 -F -d root debug",
 		 digits, digits + 2);
 	shell(script);
-	cr_assert_eq(program_files_start(&places, &files, &error), GP_OK, "%s", error.text);
-	if (program_files_no_disks(files))
-		cr_skip_test("%s", program_files_no_disks(files));
+	files = start_helper("debug");
 	copies = program_files_copies(files);
-	copies->patience_ms = 20000;
 	cr_assert_eq(file_copies_open(copies, &wanted, &buffer.source, &found, &image),
 		     FILE_COPY_FOUND);
 	copies->release(copies, found);
