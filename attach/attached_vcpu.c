@@ -34,6 +34,14 @@ static void watch_for_reset(struct attached_vcpu *vcpu, const struct guest_cpu *
 
 /* ptrace. The sample is taken while the thread is stopped. */
 
+/* A signal kills a whole process; when a thread just ends, its VMM may go on without this vCPU. */
+static void see_end(struct attached_vcpu *vcpu, const struct vcpu_stopped *stopped)
+{
+	atomic_store(&vcpu->gone, true);
+	if (stopped->killed)
+		attached_vm_request_end(vcpu->vm, ATTACHED_VMM_KILLED);
+}
+
 /* False: not stopped, this time. */
 static bool stop_and(struct attached_vcpu *vcpu,
 		     void (*look)(struct attached_vcpu *vcpu, enum sampler_vcpu_state state,
@@ -46,7 +54,7 @@ static bool stop_and(struct attached_vcpu *vcpu,
 	bool known;
 
 	if (stop == VCPU_ENDED)
-		atomic_store(&vcpu->gone, true);
+		see_end(vcpu, &stopped);
 	if (stop == VCPU_ENDED || stop == VCPU_NOT_STOPPED)
 		return false;
 	/* In KVM_RUN that has returned because of us they are of now. In the VMM they are what
@@ -58,7 +66,8 @@ static bool stop_and(struct attached_vcpu *vcpu,
 		count(&vcpu->signals);
 	look(vcpu, stop == VCPU_STOPPED_IN_RUN ? SAMPLER_VCPU_RUNNING : SAMPLER_VCPU_IN_VMM,
 	     known ? &cpu : NULL, context);
-	vcpu_thread_release(&stopped);
+	if (!vcpu_thread_release(&stopped))
+		see_end(vcpu, &stopped);
 	return true;
 }
 

@@ -278,6 +278,13 @@ static unsigned peek(struct attached_vm *vm, bool wake, struct guest_cpu *cpus)
 	return count;
 }
 
+static bool has_ended(const struct attached_vm *vm)
+{
+	struct pollfd process = {.fd = vm->pidfd, .events = POLLIN};
+
+	return poll(&process, 1, 0) > 0;
+}
+
 static gp_status_t prove(struct attached_vm *vm, struct error *error)
 {
 	AUTO_FREE struct guest_cpu *cpus = calloc(vm->vcpu_count, sizeof(*cpus));
@@ -290,6 +297,10 @@ static gp_status_t prove(struct attached_vm *vm, struct error *error)
 	if (!cpus)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for registers");
 	for (unsigned round = 0; round < PEEK_ROUNDS && agreed < PEEK_ENOUGH; round++) {
+		if (has_ended(vm))
+			return error_set(error, GP_ERR_NOT_FOUND,
+					 "process %d ended while it was looked at",
+					 (int)vm->process.pid);
 		unsigned count = peek(vm, round >= PEEK_PATIENCE, cpus);
 
 		if (agreed && count &&

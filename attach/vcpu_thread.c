@@ -11,7 +11,12 @@
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+/* How long a thread that was killed while it was stopped is waited for. */
+#define DEATH_LOOKS 50
+#define DEATH_LOOK_NS 1000000
 
 static int open_of_thread(const char *proc, pid_t pid, pid_t thread, const char *name)
 {
@@ -88,6 +93,24 @@ static enum vcpu_stop where(const struct vcpu_stopped *stopped, int vcpu_fd, int
 	return VCPU_STOPPED_IN_RUN;
 }
 
+/* A thread that dies while we trace it is kept until we ask how it ended, and its whole process
+ * with it: nobody else sees that end before. */
+static void let_die(pid_t thread, bool *killed)
+{
+	for (unsigned look = 0; look < DEATH_LOOKS; look++) {
+		int status;
+		pid_t ended = waitpid(thread, &status, __WALL | WNOHANG);
+
+		if (ended == thread && !WIFSTOPPED(status)) {
+			*killed = WIFSIGNALED(status);
+			return;
+		}
+		if (ended < 0 && errno != EINTR)
+			return;
+		nanosleep(&(struct timespec){.tv_nsec = DEATH_LOOK_NS}, NULL);
+	}
+}
+
 enum vcpu_stop vcpu_thread_stop(pid_t thread, int vcpu_fd, struct vcpu_stopped *stopped)
 {
 	int status;
@@ -95,13 +118,17 @@ enum vcpu_stop vcpu_thread_stop(pid_t thread, int vcpu_fd, struct vcpu_stopped *
 	*stopped = (struct vcpu_stopped){.thread = thread, .vcpu_fd = -1};
 	if (ptrace(PTRACE_SEIZE, thread, NULL, NULL))
 		return errno == ESRCH ? VCPU_ENDED : VCPU_NOT_STOPPED;
-	if (ptrace(PTRACE_INTERRUPT, thread, NULL, NULL))
+	if (ptrace(PTRACE_INTERRUPT, thread, NULL, NULL)) {
+		let_die(thread, &stopped->killed);
 		return VCPU_ENDED;
+	}
 	while (waitpid(thread, &status, __WALL) < 0)
 		if (errno != EINTR)
 			return VCPU_ENDED;
-	if (!WIFSTOPPED(status))
+	if (!WIFSTOPPED(status)) {
+		stopped->killed = WIFSIGNALED(status);
 		return VCPU_ENDED;
+	}
 	/* A signal came first (ptrace(2), "Signal-delivery-stop"): its delivery goes on when the
 	 * thread does. Every other stop of a seized thread is an event. */
 	if (!(status >> 16))
@@ -109,8 +136,10 @@ enum vcpu_stop vcpu_thread_stop(pid_t thread, int vcpu_fd, struct vcpu_stopped *
 	return where(stopped, vcpu_fd, &stopped->vcpu_fd);
 }
 
-void vcpu_thread_release(const struct vcpu_stopped *stopped)
+bool vcpu_thread_release(struct vcpu_stopped *stopped)
 {
-	/* Fails only for one that was killed meanwhile. */
-	ptrace(PTRACE_DETACH, stopped->thread, NULL, (void *)(intptr_t)stopped->signal);
+	if (!ptrace(PTRACE_DETACH, stopped->thread, NULL, (void *)(intptr_t)stopped->signal))
+		return true;
+	let_die(stopped->thread, &stopped->killed);
+	return false;
 }

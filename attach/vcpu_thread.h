@@ -50,13 +50,16 @@ struct vcpu_stopped {
 	pid_t thread;
 	int signal;  /* of the VMM, to be passed on; 0: none */
 	int vcpu_fd; /* of the KVM_RUN; VCPU_STOPPED_IN_RUN */
+	bool killed; /* by a signal, and its process with it; only for one that is gone */
 };
 
 /* Stops the thread. Waits for it, some microseconds, or as long as it is in a page fault or the
  * like. `vcpu_fd` as above. Errno says why it is not stopped. */
 enum vcpu_stop vcpu_thread_stop(pid_t thread, int vcpu_fd, struct vcpu_stopped *stopped);
 
-/* Lets it go; the same thread of ours that stopped it. */
-void vcpu_thread_release(const struct vcpu_stopped *stopped);
+/* Lets it go; the same thread of ours that stopped it. False: it was killed meanwhile, and is gone.
+ * One that takes long to die, as in a core dump, is let go by the end of our thread: see to that.
+ */
+bool vcpu_thread_release(struct vcpu_stopped *stopped);
 
 #endif
