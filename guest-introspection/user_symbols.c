@@ -90,38 +90,57 @@ static void read_copy(const struct file_source *copy, struct elf_image *image,
 	*symbols = better;
 }
 
-/* What of the file that is mapped is not in the guest's memory. */
+/* What of the file that is mapped is not in the guest's memory. True: symbols of a copy. */
+static bool ask(struct file_copies *copies, const struct file_source *guest,
+		const struct linux_mapping *mapping, bool known, struct user_symbols *symbols)
+{
+	struct file_copy_wanted wanted = {
+		.path = mapping->name, .size = mapping->file.size, .whole = symbols->whole};
+	const struct file_source *copy;
+	struct elf_image image;
+
+	if (known) {
+		wanted.build_id_size = symbols->image.build_id_size;
+		memcpy(wanted.build_id, symbols->image.build_id, sizeof(wanted.build_id));
+	}
+	symbols->later = false;
+	switch (file_copies_open(copies, &wanted, guest, &copy, &image)) {
+	case FILE_COPY_NONE:
+		return false;
+	case FILE_COPY_LATER:
+		symbols->later = true;
+		return false;
+	case FILE_COPY_FOUND:
+		read_copy(copy, &image, mapping, known, symbols);
+		copies->release(copies, copy);
+	}
+	return symbols->copied;
+}
+
 static void look_elsewhere(struct file_copies *copies, const struct file_source *guest,
 			   const struct linux_mapping *mapping, gp_status_t *status,
 			   struct user_symbols *symbols)
 {
 	bool known = *status == GP_OK;
-	struct file_copy_wanted wanted = {.path = mapping->name, .size = mapping->file.size};
-	const struct file_source *copy;
-	struct elf_image image;
 
 	if (known && symbols->result.full && !symbols->result.missing)
 		return;
-	if (known) {
-		wanted.build_id_size = symbols->image.build_id_size;
-		memcpy(wanted.build_id, symbols->image.build_id, sizeof(wanted.build_id));
-		wanted.whole =
+	if (known)
+		symbols->whole =
 			!symbols->result.missing && elf_contents_read(guest, &symbols->image).known;
-	} else {
+	else
 		*symbols = (struct user_symbols){0};
-	}
-	switch (file_copies_open(copies, &wanted, guest, &copy, &image)) {
-	case FILE_COPY_NONE:
-		return;
-	case FILE_COPY_LATER:
-		symbols->later = true;
-		return;
-	case FILE_COPY_FOUND:
-		read_copy(copy, &image, mapping, known, symbols);
-		copies->release(copies, copy);
-		if (symbols->copied)
-			*status = GP_OK;
-	}
+	if (ask(copies, guest, mapping, known, symbols))
+		*status = GP_OK;
+}
+
+void user_symbols_read_copy(const struct linux_mapping *mapping, struct file_copies *copies,
+			    struct user_symbols *symbols)
+{
+	if (symbols->image.build_id_size)
+		ask(copies, NULL, mapping, true, symbols);
+	else
+		symbols->later = false;
 }
 
 gp_status_t user_symbols_read(const struct linux_mappings *mappings,

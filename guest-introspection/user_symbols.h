@@ -25,6 +25,7 @@ struct user_symbols {
 	struct elf_symbols_result result;
 	bool copied; /* from a copy, at least in part */
 	bool later;  /* one is being looked for: read again in a while */
+	bool whole;  /* only one with more symbols than all of the guest's file would do */
 };
 
 /* Reads the file that `mapping`, one of code, of the process with `mm` belongs to. `mm` 0: only
@@ -38,6 +39,12 @@ gp_status_t user_symbols_read(const struct linux_mappings *mappings,
 			      const struct linux_page_cache *cache, uint64_t mm,
 			      const struct linux_mapping *mapping, struct file_copies *copies,
 			      struct user_symbols *out, struct error *error);
+
+/* Asks again for the copy that is looked for `later`, for a file that may not be in the guest any
+ * more, and takes its symbols for `symbols`, which is what was read before. Without a build id
+ * there is nothing to know it by, and none. `mapping` is the one that was read, or as it was. */
+void user_symbols_read_copy(const struct linux_mapping *mapping, struct file_copies *copies,
+			    struct user_symbols *symbols);
 
 void user_symbols_deinit(struct user_symbols *symbols);
 

@@ -18,7 +18,7 @@
 static void forget_file(struct user_files *self, unsigned index)
 {
 	self->bytes -= self->files[index].bytes;
-	symbol_table_deinit(&self->files[index].symbols);
+	user_symbols_deinit(&self->files[index].symbols);
 	free(self->files[index].path);
 	self->files[index] = self->files[--self->count];
 }
@@ -79,6 +79,16 @@ struct user_file *user_files_add(struct user_files *self, const struct linux_map
 	return file;
 }
 
+/* Takes what was read of it in place of what there was. */
+static void take_symbols(struct user_files *self, struct user_file *file,
+			 const struct user_symbols *symbols)
+{
+	self->bytes -= file->bytes;
+	file->symbols = *symbols;
+	file->bytes = table_bytes(&file->symbols.symbols);
+	self->bytes += file->bytes;
+}
+
 static void read_file(struct user_files *self, struct user_file *file,
 		      const struct guest_programs *programs, uint64_t mm,
 		      const struct linux_mapping *mapping)
@@ -91,12 +101,8 @@ static void read_file(struct user_files *self, struct user_file *file,
 	file->waiting = symbols.later && file->waits < WAITS_OF_A_FILE;
 	file->next_read_ns = self->now + READ_AGAIN_NS;
 	if (status == GP_OK) {
-		self->bytes -= file->bytes;
-		symbol_table_deinit(&file->symbols);
-		file->symbols = symbols.symbols;
-		file->image = symbols.image;
-		file->bytes = table_bytes(&file->symbols);
-		self->bytes += file->bytes;
+		user_symbols_deinit(&file->symbols);
+		take_symbols(self, file, &symbols);
 		file->readable = true;
 		file->whole = !symbols.result.missing;
 	}
@@ -108,6 +114,26 @@ static void read_file(struct user_files *self, struct user_file *file,
 		return;
 	}
 	file->whole = file->whole || file->reads >= READS_OF_A_FILE + file->waits;
+}
+
+/* Of one that is not there any more nothing comes but the copy that is looked for. */
+static struct user_file *file_that_is_gone(struct user_files *self, struct user_file *file,
+					   const struct guest_programs *programs,
+					   const struct linux_mapping *mapping)
+{
+	struct user_symbols symbols;
+
+	if (!file || !file->reads)
+		return NULL;
+	if (!file->waiting || !file->readable)
+		return file;
+	self->reads_left--;
+	symbols = file->symbols;
+	user_symbols_read_copy(mapping, programs->copies, &symbols);
+	take_symbols(self, file, &symbols);
+	file->waiting = symbols.later && ++file->waits < WAITS_OF_A_FILE;
+	file->next_read_ns = self->now + LATER_NS;
+	return file;
 }
 
 struct user_file *user_files_of(struct user_files *self, const struct guest_programs *programs,
@@ -125,7 +151,7 @@ struct user_file *user_files_of(struct user_files *self, const struct guest_prog
 		return NULL;
 	/* Read before, or never. */
 	if (!mm && !linux_file_is_there(&programs->files, &mapping->file))
-		return file && file->reads ? file : NULL;
+		return file_that_is_gone(self, file, programs, mapping);
 	self->reads_left--;
 	if (!file)
 		file = user_files_add(self, mapping);

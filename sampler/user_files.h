@@ -22,8 +22,7 @@ struct user_file {
 	uint64_t next_read_ns;
 	uint64_t last_use;
 	uint64_t bytes;
-	struct elf_image image;
-	struct symbol_table symbols;
+	struct user_symbols symbols;
 };
 
 /* The code that the program of a generation made. */
@@ -65,7 +64,7 @@ struct user_file *user_files_known(struct user_files *self, const struct linux_f
 struct user_file *user_files_add(struct user_files *self, const struct linux_mapping *mapping);
 
 /* The file of a mapping, read if that is due. NULL: this look has read enough, or the process is
- * gone (`mm` 0) and the file as well. */
+ * gone (`mm` 0) and the file as well, of which no copy is being looked for. */
 struct user_file *user_files_of(struct user_files *self, const struct guest_programs *programs,
 				uint64_t mm, const struct linux_mapping *mapping);
 

@@ -271,6 +271,11 @@ static bool is_waiting(const struct generation *generation, uint64_t now)
 	       (generation->retry && now >= generation->retry_ns);
 }
 
+static bool is_new(uint8_t mark)
+{
+	return mark == USER_NEW || mark == USER_AWAITED;
+}
+
 static size_t kept_bytes(const struct user_kept *kept)
 {
 	return offsetof(struct user_kept, mappings) + kept->count * sizeof(*kept->mappings);
@@ -308,13 +313,16 @@ static bool take_work(const struct process *process, struct generation *generati
 	for (size_t i = 0; i < set->capacity && work->count < most; i++) {
 		uint8_t mark = set->marks[i] & (uint8_t)~USER_STOOD;
 
-		if (set->addresses[i] && (mark == USER_NEW || (again && mark == USER_MISSED)))
+		if (set->addresses[i] && (is_new(mark) || (again && mark == USER_MISSED)))
 			work->addresses[work->count++] = set->addresses[i];
 	}
 	qsort(work->addresses, work->count, sizeof(*work->addresses), compare_addresses);
 	for (size_t i = 0; i < work->count; i++)
-		if (address_set_place(set, work->addresses[i], &place))
+		if (address_set_place(set, work->addresses[i], &place)) {
 			work->stood[i] = set->marks[place] & USER_STOOD;
+			if ((set->marks[place] ^ work->stood[i]) == USER_AWAITED)
+				work->marks[i] = USER_AWAITED;
+		}
 	generation->fresh = false;
 	return true;
 }
@@ -350,28 +358,34 @@ static void change_program(struct user_namer *namer, struct process *process,
 	tell_of(namer, process);
 }
 
-/* Addresses that were missed twice are given up. False: nothing is known that was not before. */
+/* One address. Missed twice it is given up. */
+static void take_mark(struct generation *generation, uint8_t *mark, uint8_t found)
+{
+	uint8_t stood = *mark & USER_STOOD, before = *mark ^ stood;
+
+	if (before == USER_MISSED && found == USER_MISSED)
+		found = USER_NOWHERE;
+	generation->new_count += is_new(found);
+	generation->new_count -= is_new(before);
+	*mark = found | stood;
+}
+
+/* False: nothing is known that was not before. */
 static bool take_marks(struct generation *generation, const struct user_work *work, uint64_t now)
 {
 	bool again = false, more = !work->count;
 	size_t place;
 
 	for (size_t i = 0; i < work->count; i++) {
-		uint8_t *mark, stood;
+		uint8_t *mark;
 
 		if (!address_set_place(&generation->addresses, work->addresses[i], &place))
 			continue;
 		mark = &generation->addresses.marks[place];
-		if (work->marks[i] == USER_NEW)
-			continue;
-		stood = *mark & USER_STOOD;
-		if ((*mark ^ stood) == USER_NEW)
-			generation->new_count--;
-		else if (work->marks[i] == USER_MISSED)
-			work->marks[i] = USER_NOWHERE;
-		*mark = work->marks[i] | stood;
-		more = true;
-		again = again || work->marks[i] == USER_MISSED;
+		if (work->marks[i] != USER_NEW)
+			take_mark(generation, mark, work->marks[i]);
+		more = more || !is_new(work->marks[i]);
+		again = again || (*mark & (uint8_t)~USER_STOOD) == USER_MISSED;
 	}
 	if (!again) {
 		if (generation->retry && now >= generation->retry_ns)

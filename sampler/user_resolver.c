@@ -240,7 +240,8 @@ static void copy_windows(struct look *look, const struct linux_mapping *mapping,
 	open_code(look, mapping, image, bias, &source);
 	source.called = name_nothing;
 	for (size_t i = first; i < end; i++)
-		if (work->stood[i] && work->marks[i] != USER_NAMED && work->marks[i] != USER_NEW)
+		if (work->stood[i] && work->marks[i] != USER_NAMED && work->marks[i] != USER_NEW &&
+		    work->marks[i] != USER_AWAITED)
 			note_code(work, user_code_copy_window(&source, work->addresses[i]));
 	look->failed = look->failed || source.failed;
 }
@@ -279,6 +280,11 @@ static void name_functions(struct look *look, const struct linux_mapping *mappin
 	flush(look);
 }
 
+static void mark_all(struct user_work *work, size_t first, size_t end, uint8_t mark)
+{
+	memset(work->marks + first, mark, end - first);
+}
+
 static void name_addresses(struct look *look, const struct linux_mapping *mapping, size_t first,
 			   size_t end)
 {
@@ -298,14 +304,16 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 
 		/* What is being looked for comes at another look, soon. */
 		work->awaited = work->awaited || !file || file->waiting;
+		if (!file && !self->files.reads_left)
+			mark_all(work, first, end, USER_AWAITED);
 		if (!file)
 			return;
-		unnamed = file->waiting ? USER_NEW : file->whole ? USER_MAPPED : USER_MISSED;
+		unnamed = file->waiting ? USER_AWAITED : file->whole ? USER_MAPPED : USER_MISSED;
 		generated = !file->readable;
-		if (file->readable &&
-		    elf_image_bias(&file->image, mapping->start, mapping->offset, true, &bias)) {
-			image = &file->image;
-			symbols = &file->symbols;
+		if (file->readable && elf_image_bias(&file->symbols.image, mapping->start,
+						     mapping->offset, true, &bias)) {
+			image = &file->symbols.image;
+			symbols = &file->symbols.symbols;
 		}
 	} else if (look->mm && mapping->executable && mapping->kind == LINUX_MAPPING_SPECIAL &&
 		   user_symbols_read(&self->programs.mappings, &self->programs.cache, look->mm,
@@ -335,8 +343,7 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 			   name);
 		flush(look);
 	}
-	for (size_t i = first; i < end; i++)
-		work->marks[i] = unnamed;
+	mark_all(work, first, end, unnamed);
 	if (symbols)
 		name_functions(look, mapping, first, end, symbols, image, bias, unnamed);
 	if (mapping->executable)
@@ -471,14 +478,34 @@ static const char *kept_name(struct user_resolver *self, const struct linux_mapp
 	return file && file->path ? file->path : "";
 }
 
+/* Only what was in a mapping when the process was there, and waits for that one's file; it is given
+ * up unless that is found to wait on. */
+static void keep_awaited(struct user_work *work)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < work->count; i++)
+		if (work->marks[i] == USER_AWAITED) {
+			work->addresses[count] = work->addresses[i];
+			work->stood[count++] = work->stood[i];
+		}
+	work->count = count;
+	mark_all(work, 0, count, USER_NOWHERE);
+}
+
 /* A process that is gone, from what was kept of it. */
 static void look_back(struct user_resolver *self, struct user_work *work)
 {
 	const struct user_kept *kept = work->kept;
 	struct look look = {.self = self, .work = work};
 
-	if (!work->identity_known || !kept->count || self->now - kept->walked_ns > KEPT_NS)
+	if (!work->identity_known || !kept->count)
 		return;
+	if (self->now - kept->walked_ns > KEPT_NS) {
+		keep_awaited(work);
+		if (!work->count)
+			return;
+	}
 	look.address_space =
 		(work->root & PAGE_TABLES & ~(self->programs.tasks.isolated ? USER_TABLES : 0)) |
 		(self->programs.tasks.isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0);
@@ -520,6 +547,7 @@ static void look_at(struct user_resolver *self, struct user_work *work, struct f
 		return;
 	}
 	work->identity = found->identity;
+	mark_all(work, 0, work->count, USER_NEW);
 	if (!work->count) {
 		work->result = USER_LOOKED;
 		return;

@@ -45,6 +45,7 @@ enum user_mark {
 	USER_MAPPED,  /* in a mapping, no function known */
 	USER_NAMED,   /* has a function's name */
 	USER_NOWHERE, /* given up */
+	USER_AWAITED, /* in a mapping of which a file is being looked for: new until that is done */
 };
 /* Set in a mark in addition: an instruction where the program stood, of whose function the code is
  * wanted, and not the end of a call. */
@@ -70,7 +71,7 @@ struct user_work {
 	unsigned place_count;
 	struct user_kept *kept;
 	uint64_t *addresses;
-	uint8_t *marks; /* enum user_mark, by address */
+	uint8_t *marks; /* enum user_mark, by address; before, whether it is awaited */
 	uint8_t *stood; /* USER_STOOD or 0, by address */
 	size_t count;
 	enum user_result result;
