@@ -19,15 +19,18 @@
 /* A VMM with many threads has thousands of mappings; more than this are not looked through. */
 #define MAPS_BYTES_MAX (16 << 20)
 #define PAGE 4096
-#define KEPT_PAGES 16 /* a power of two, with a bit each in 32 */
+#define KEPT_PAGES 16 /* with a bit each in 32 */
 
 /* What one thread has read of another process since its vCPU stopped. The stop before tells which
- * pages that will be (page tables, the stack's): they are all fetched by the first call. */
+ * pages that will be (page tables, the stack's): they are all fetched by the first call. Any page
+ * may lie in any slot: two that share one would push each other out at every stop. */
 static __thread struct {
 	bool active;
 	bool refused;      /* reading many pages at once is not to be had */
-	uint32_t valid;    /* bit per page */
-	uint32_t expected; /* not read yet, but by the stop before */
+	uint32_t valid;    /* bit per slot: read since the stop */
+	uint32_t used;     /* asked for since the stop */
+	uint32_t expected; /* not read yet, but used by the stop before */
+	unsigned next;     /* the slot to give up when all are used */
 	uint64_t tags[KEPT_PAGES];
 	uint8_t bytes[KEPT_PAGES][PAGE];
 } kept;
@@ -35,8 +38,8 @@ static __thread struct {
 void foreign_memory_stop_begins(void)
 {
 	kept.active = true;
-	kept.expected = kept.valid;
-	kept.valid = 0;
+	kept.expected = kept.used;
+	kept.valid = kept.used = 0;
 }
 
 void foreign_memory_stop_ends(void)
@@ -75,9 +78,29 @@ static void read_expected(const struct foreign_memory *memory)
 		kept.valid |= 1u << slots[i];
 }
 
-static bool is_kept(unsigned slot, uint64_t tag)
+#define NO_SLOT KEPT_PAGES
+
+static unsigned slot_of(uint64_t tag)
 {
-	return kept.valid & 1u << slot && kept.tags[slot] == tag;
+	for (uint32_t left = kept.valid; left; left &= left - 1) {
+		unsigned slot = (unsigned)__builtin_ctz(left);
+
+		if (kept.tags[slot] == tag)
+			return slot;
+	}
+	return NO_SLOT;
+}
+
+/* An empty slot; else one that was fetched in vain; else one of the used, in turns. */
+static unsigned free_slot(void)
+{
+	const uint32_t all = (uint32_t)((UINT64_C(1) << KEPT_PAGES) - 1);
+
+	if (kept.valid != all)
+		return (unsigned)__builtin_ctz(~kept.valid);
+	if (kept.used != all)
+		return (unsigned)__builtin_ctz(~kept.used);
+	return kept.next++ % KEPT_PAGES;
 }
 
 /* `size` bytes within one page of the VMM. */
@@ -85,17 +108,21 @@ static bool read_kept(const struct foreign_memory *memory, uint64_t address, voi
 		      size_t size)
 {
 	uint64_t tag = address / PAGE;
-	unsigned slot = (tag ^ tag >> 4 ^ tag >> 8) % KEPT_PAGES;
+	unsigned slot;
 
 	if (kept.expected)
 		read_expected(memory);
-	if (!is_kept(slot, tag)) {
+	slot = slot_of(tag);
+	if (slot == NO_SLOT) {
+		slot = free_slot();
 		kept.valid &= ~(1u << slot);
+		kept.used &= ~(1u << slot);
 		if (!read_process(memory, tag * PAGE, kept.bytes[slot], PAGE))
 			return false;
 		kept.tags[slot] = tag;
 		kept.valid |= 1u << slot;
 	}
+	kept.used |= 1u << slot;
 	memcpy(buffer, kept.bytes[slot] + address % PAGE, size);
 	return true;
 }

@@ -4,7 +4,10 @@
  * stop     how long a vCPU's thread is held, from the moment that we see it stopped until it is let
  *          go: for the registers alone and with stacks of 4 and 16 frames; beside it the same
  *          registers by calls injected into the thread (KVM_GET_REGS, KVM_GET_SREGS), as tools
- *          do that cannot share its page. "whole" is from asking for the stop on
+ *          do that cannot share its page. "whole" is from asking for the stop on. Letting go of a
+ *          thread whose CPU has fallen idle means waking that CPU, which takes most of the time
+ *          where the host is itself a virtual machine: so the same once more with both threads
+ *          on one CPU, where nothing has to be woken
  * others   the same registers of a guest of QEMU's, where there is one: by us, by its gdbstub (the
  *          machine stands still from the stop reply until it is continued) and by its monitor
  * slowdown CPU time of the VMM for the guest's work, attached at several rates
@@ -24,6 +27,7 @@
 #include <guestprof/sampler.h>
 #include <linux/kvm.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -271,8 +275,37 @@ static bool find_thread(struct bench *bench, pid_t pid, const char *wanted)
 	return bench->thread != 0;
 }
 
-/* Stops of one guest, in turns; `ways` of them. False: not measured. */
-static bool take_stops(enum backing backing, int ways, struct stops *stops)
+/* Keeps this thread and the vCPU's on the CPU that this one runs on, or lets both go again. */
+static bool share_cpu(pid_t thread, bool share)
+{
+	static cpu_set_t before;
+	cpu_set_t one, *cpus = share ? &one : &before;
+	int cpu = sched_getcpu();
+
+	if (cpu < 0 || (share && sched_getaffinity(0, sizeof(before), &before)))
+		return false;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	return !sched_setaffinity(0, sizeof(*cpus), cpus) &&
+	       !sched_setaffinity(thread, sizeof(*cpus), cpus);
+}
+
+/* `ways` of stopping it, in turns. */
+static void take_turns(struct bench *bench, pid_t process, int ways, struct stops *stops)
+{
+	for (int i = 0; i < STOPS; i++) {
+		for (int way = 0; way < ways; way++)
+			/* Taking turns at being the first after the pause. */
+			stop_once(bench, (enum way)((way + i) % ways), process,
+				  &stops[(way + i) % ways]);
+		usleep(200);
+	}
+}
+
+/* Stops of one guest: `anywhere` for each of `ways`, `one_cpu` for those without calls. False: not
+ * measured. */
+static bool take_stops(enum backing backing, int ways, struct stops *anywhere,
+		       struct stops *one_cpu)
 {
 	struct bench bench = {.page = {.fd = -1}};
 	struct attach_config config = {0};
@@ -290,13 +323,10 @@ static bool take_stops(enum backing backing, int ways, struct stops *stops)
 	} else if (find_thread(&bench, vmm.pid, "vcpu 0\n")) {
 		printf("%s\n", attached_vm_info(bench.vm)->method);
 		run_page_arm(&bench.page);
-		for (int i = 0; i < STOPS; i++) {
-			for (int way = 0; way < ways; way++)
-				/* Taking turns at being the first after the pause. */
-				stop_once(&bench, (enum way)((way + i) % ways), vmm.pid,
-					  &stops[(way + i) % ways]);
-			usleep(200);
-		}
+		take_turns(&bench, vmm.pid, ways, anywhere);
+		if (share_cpu(bench.thread, true))
+			take_turns(&bench, vmm.pid, CALLS, one_cpu);
+		share_cpu(bench.thread, false);
 		taken = true;
 	}
 	run_page_deinit(&bench.page);
@@ -307,23 +337,29 @@ static bool take_stops(enum backing backing, int ways, struct stops *stops)
 
 static void print_stops(const char *name, struct stops *stops)
 {
-	printf("%-28s %8zu %9.2f us %9.2f us %9.2f us\n", name, stops->count,
+	printf("%-32s %8zu %9.2f us %9.2f us %9.2f us\n", name, stops->count,
 	       at(stops->held, stops->count, 50) / 1e3, at(stops->held, stops->count, 99) / 1e3,
 	       at(stops->whole, stops->count, 50) / 1e3);
 }
 
 static void measure_stops(void)
 {
-	static struct stops stops[WAYS], from_file[CALLS];
+	static struct stops stops[WAYS], from_file[CALLS], near[CALLS], near_file[CALLS];
 	double plain, calls;
 
-	if (!take_stops(PRIVATE_MEMORY, WAYS, stops) || !take_stops(MEMFD, CALLS, from_file))
+	if (!take_stops(PRIVATE_MEMORY, WAYS, stops, near) ||
+	    !take_stops(MEMFD, CALLS, from_file, near_file))
 		return;
-	printf("%-28s %8s %12s %12s %12s\n", "stop", "stops", "held p50", "held p99", "whole p50");
+	printf("%-32s %8s %12s %12s %12s\n", "stop", "stops", "held p50", "held p99", "whole p50");
 	for (int way = 0; way < WAYS; way++)
 		print_stops(way_names[way], &stops[way]);
 	print_stops("4 frames, memfd", &from_file[STACK_4]);
 	print_stops("16 frames, memfd", &from_file[STACK_16]);
+	print_stops("one CPU: registers", &near[REGISTERS]);
+	print_stops("one CPU: 4 frames", &near[STACK_4]);
+	print_stops("one CPU: 16 frames", &near[STACK_16]);
+	print_stops("one CPU: 4 frames, memfd", &near_file[STACK_4]);
+	print_stops("one CPU: 16 frames, memfd", &near_file[STACK_16]);
 	plain = at(stops[REGISTERS].held, stops[REGISTERS].count, 50);
 	calls = at(stops[CALLS].held, stops[CALLS].count, 50);
 	if (plain > 0)

@@ -327,3 +327,56 @@ Test(memory_layout, pages_are_read_anew_at_every_stop_also_those_expected)
 	foreign_memory_stop_ends();
 	end(&vmm);
 }
+
+/* Pages whose numbers have any bits alike, so that no way to spread them over slots is lucky. */
+Test(memory_layout, as_many_pages_as_have_room_are_kept_wherever_they_lie)
+{
+	static const uint64_t strides[] = {1, 16, 17, 256, 273};
+	struct guest_cpu cpu;
+	struct vmm vmm;
+	char banner[256];
+
+	make_ram(&vmm, 64 * MIB, 0, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	cpu = make_tables(&vmm, 0x10000, 32 * MIB);
+	open_memory(&vmm);
+	cr_assert_eq(memory_layout_find(&vmm.memory, 0, &cpu, 1, banner, NULL), GP_OK);
+	for (size_t i = 0; i < sizeof(strides) / sizeof(strides[0]); i++) {
+		foreign_memory_stop_begins();
+		for (uint64_t page = 0; page < 16; page++) {
+			put(&vmm, MIB + page * strides[i] * 4096, page);
+			cr_assert_eq(read_word(&vmm, MIB + page * strides[i] * 4096), page);
+			put(&vmm, MIB + page * strides[i] * 4096, 0x77);
+		}
+		for (uint64_t page = 0; page < 16; page++)
+			cr_assert_eq(read_word(&vmm, MIB + page * strides[i] * 4096), page,
+				     "page %llu of every %llu", (unsigned long long)page,
+				     (unsigned long long)strides[i]);
+		foreign_memory_stop_ends();
+	}
+	end(&vmm);
+}
+
+Test(memory_layout, a_page_that_was_fetched_in_vain_is_not_expected_again)
+{
+	struct guest_cpu cpu;
+	struct vmm vmm;
+	char banner[256];
+
+	make_ram(&vmm, 64 * MIB, 0, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	cpu = make_tables(&vmm, 0x10000, 32 * MIB);
+	open_memory(&vmm);
+	cr_assert_eq(memory_layout_find(&vmm.memory, 0, &cpu, 1, banner, NULL), GP_OK);
+	for (uint64_t stop = 0; stop < 3; stop++) {
+		foreign_memory_stop_begins();
+		read_word(&vmm, 0x200000);
+		read_word(&vmm, 0x201000);
+		if (stop == 0)
+			read_word(&vmm, 0x302000);
+		if (stop == 2) {
+			put(&vmm, 0x302000, 0x42);
+			cr_assert_eq(read_word(&vmm, 0x302000), 0x42);
+		}
+		foreign_memory_stop_ends();
+	}
+	end(&vmm);
+}
