@@ -6,8 +6,7 @@
 #include "guest-introspection/user_symbols.h"
 #include "sampler/session.h"
 #include "sampler/user_files.h"
-
-#include <stdio.h>
+#include "sampler/user_mapping.h"
 
 #define TASKS_MAX (1u << 16) /* of one look */
 #define BATCH 64u
@@ -88,57 +87,6 @@ static void add_symbol(struct look *look, uint64_t start, uint64_t size, uint32_
 		flush(look);
 }
 
-static uint64_t mix(uint64_t hash, uint64_t part)
-{
-	hash = (hash ^ part) * UINT64_C(0x9e3779b97f4a7c15);
-	return hash ^ hash >> 29;
-}
-
-/* Which file is mapped, or which kind of memory. */
-static uint64_t identity_of_file(const struct linux_mapping *mapping)
-{
-	uint64_t device = (uint64_t)mapping->file.device_major << 32 | mapping->file.device_minor;
-
-	return mix(mix(mix(mix(0, (uint64_t)mapping->kind), mapping->file.inode),
-		       mapping->file.number),
-		   device);
-}
-
-/* What makes two mappings at one place the same: file and shift of what is mapped, or the kind of
- * memory. */
-static uint64_t identity_of(const struct linux_mapping *mapping)
-{
-	return mix(identity_of_file(mapping),
-		   mapping->kind == LINUX_MAPPING_FILE ? mapping->start - mapping->offset : 0);
-}
-
-/* "[libc.so.6]" for a file, what the memory is for others. */
-static void display_name(const struct linux_mapping *mapping, char *out, size_t size)
-{
-	const char *slash = strrchr(mapping->name, '/');
-
-	switch (mapping->kind) {
-	case LINUX_MAPPING_FILE:
-		snprintf(out, size, "[%.255s]",
-			 slash && slash[1]  ? slash + 1
-			 : mapping->name[0] ? mapping->name
-					    : "file");
-		break;
-	case LINUX_MAPPING_HEAP:
-		snprintf(out, size, mapping->executable ? "[jit]" : "[heap]");
-		break;
-	case LINUX_MAPPING_STACK:
-		snprintf(out, size, "[stack]");
-		break;
-	case LINUX_MAPPING_SPECIAL:
-		snprintf(out, size, "%.255s", mapping->name[0] ? mapping->name : "[kernel page]");
-		break;
-	case LINUX_MAPPING_ANONYMOUS:
-	default:
-		snprintf(out, size, mapping->executable ? "[jit]" : "[anonymous]");
-	}
-}
-
 /* Fuchsia's records for a mapping of code: a module is a file, its id counts within the process. */
 static void add_module(struct look *look, const struct linux_mapping *mapping, unsigned id,
 		       const struct elf_image *image, uint64_t bias)
@@ -210,7 +158,7 @@ static void open_code(struct look *look, const struct linux_mapping *mapping,
 	user_code_open(&look->self->code, &look->self->programs, look->mm, mapping, source);
 	source->image = image;
 	source->bias = bias;
-	source->file_identity = identity_of_file(mapping);
+	source->file_identity = user_mapping_file_identity(mapping);
 	source->of = (struct fxt_process_symbols){.process = look->work->process,
 						  .address_space = look->address_space};
 	source->words = &look->work->words;
@@ -293,7 +241,7 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 	struct user_symbols special = {0};
 	const struct elf_image *image = NULL;
 	const struct symbol_table *symbols = NULL;
-	uint64_t bias = 0, identity = identity_of(mapping);
+	uint64_t bias = 0, identity = user_mapping_identity(mapping);
 	uint8_t unnamed = USER_MAPPED;
 	bool is_known = false, generated = false;
 	char name[300];
@@ -338,7 +286,7 @@ static void name_addresses(struct look *look, const struct linux_mapping *mappin
 			add_module(look, mapping, work->place_count, image, bias);
 		work->places[work->place_count++] =
 			(struct user_place){mapping->start, mapping->end, identity};
-		display_name(mapping, name, sizeof(name));
+		user_mapping_name(mapping, name, sizeof(name));
 		add_symbol(look, mapping->start, mapping->end - mapping->start, FXT_SYMBOL_MAPPING,
 			   name);
 		flush(look);
@@ -386,7 +334,7 @@ static bool see_mapping(void *context, const struct linux_mapping *mapping)
 
 	for (unsigned i = 0; i < work->place_count; i++)
 		if (work->places[i].start < mapping->end && mapping->start < work->places[i].end &&
-		    work->places[i].identity != identity_of(mapping))
+		    work->places[i].identity != user_mapping_identity(mapping))
 			look->changed = true;
 	if (look->changed)
 		return false;
