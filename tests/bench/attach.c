@@ -461,10 +461,11 @@ static pid_t start_qemu(const char *directory)
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-m",
-	       "64M", "-display", "none", "-no-user-config", "-kernel", guest_path, "-append",
-	       "run=nested depth=40 rounds=0", "-name", "guest=bench,debug-threads=on", "-gdb", gdb,
-	       "-qmp", monitor, (char *)NULL);
+	/* As in tests/kvm/attach_traced.c. */
+	execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "kvm", "-cpu",
+	       "host,arch-capabilities=off", "-m", "64M", "-display", "none", "-no-user-config",
+	       "-kernel", guest_path, "-append", "run=nested depth=40 rounds=0", "-name",
+	       "guest=bench,debug-threads=on", "-gdb", gdb, "-qmp", monitor, (char *)NULL);
 	_exit(127);
 }
 

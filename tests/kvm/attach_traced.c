@@ -19,10 +19,11 @@ static pid_t start_qemu(const char *guest, const char *console)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	snprintf(serial, sizeof(serial), "file:%s", console);
-	execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-m",
-	       "64M", "-display", "none", "-no-user-config", "-monitor", "none", "-kernel", guest,
-	       "-append", "run=tree rounds=0", "-serial", serial, "-name",
-	       "guest=traced,debug-threads=on", (char *)NULL);
+	/* Some KVMs offer IA32_ARCH_CAPABILITIES and do not take it: QEMU ends itself then. */
+	execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "kvm", "-cpu",
+	       "host,arch-capabilities=off", "-m", "64M", "-display", "none", "-no-user-config",
+	       "-monitor", "none", "-kernel", guest, "-append", "run=tree rounds=0", "-serial",
+	       serial, "-name", "guest=traced,debug-threads=on", (char *)NULL);
 	_exit(127);
 }
 
@@ -125,8 +126,11 @@ Test(attach_traced, the_vmms_own_signal_kicks_and_no_register_is_stale)
 	free(bytes);
 	cr_assert(console_fd >= 0 && !pipe(ready));
 	qemu = start_qemu(guest, console);
-	for (int i = 0; i < 600 && !has_started(console); i++)
+	for (int i = 0; i < 600 && !has_started(console); i++) {
+		if (waitpid(qemu, NULL, WNOHANG))
+			cr_skip_test("QEMU ends itself with this /dev/kvm");
 		sleep_ns(50 * MILLISECOND);
+	}
 	cr_assert(has_started(console), "QEMU does not run the guest");
 	tracer = start_tracer(vcpu_thread(qemu), ready[1]);
 	cr_assert_eq(read(ready[0], &byte, 1), 1);
