@@ -10,8 +10,8 @@
  *          on one CPU, where nothing has to be woken
  * others   the same registers of a guest of QEMU's, where there is one: by us, by its gdbstub (the
  *          machine stands still from the stop reply until it is continued) and by its monitor
- * slowdown CPU time of the VMM for the guest's work, attached at several rates
- * first    from attaching to the first stack
+ *
+ * What it costs the guest in all: attach_slowdown.c.
  */
 #include "attach/attached_vm.h"
 #include "attach/foreign_memory.h"
@@ -19,66 +19,25 @@
 #include "attach/vcpu_thread.h"
 #include "attach/vm_process.h"
 #include "guest-introspection/unwind.h"
-#include "tests/bench/progress.h"
-#include "vmm/machine.h"
+#include "tests/bench/foreign.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <guestprof/sampler.h>
 #include <linux/kvm.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/user.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#define NS_PER_SECOND 1000000000ull
-
-enum { STOPS = 3000, ROUNDS = 7, WINDOWS = 60, WINDOW_MS = 100 };
+enum { STOPS = 3000 };
 
 static char guest_path[512];
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
-
-static int compare(const void *left, const void *right)
-{
-	double a = *(const double *)left, b = *(const double *)right;
-
-	return (a > b) - (a < b);
-}
-
-static double at(double *values, size_t count, unsigned percent)
-{
-	if (!count)
-		return 0;
-	qsort(values, count, sizeof(*values), compare);
-	return values[count * percent / 100 < count ? count * percent / 100 : count - 1];
-}
-
 /* The VMM. Its guest's memory is its own or, as QEMU's with memory-backend-memfd, a file's: the
  * linker puts this in front of the C library's mmap() (--wrap, tests/tests.mk). */
-
-enum backing { PRIVATE_MEMORY, MEMFD };
 
 static bool memory_of_a_file;
 
@@ -99,52 +58,9 @@ void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd,
 	return __real_mmap(address, size, protection, flags, fd, offset);
 }
 
-struct vmm {
-	pid_t pid;
-	_Atomic bool *runs;
-};
-
-static bool start_vmm(struct vmm *vmm, const char *command_line, enum backing backing)
+static void use_file(void)
 {
-	struct machine_config config = {.kernel = guest_path,
-					.command_line = command_line,
-					.vcpus = 1,
-					.memory = 16 << 20,
-					.console_input_fd = -1,
-					.console_output_fd = -1};
-	struct machine_limits limits = {.timeout_ns = 120 * NS_PER_SECOND};
-	struct machine *machine;
-
-	vmm->runs = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (vmm->runs == MAP_FAILED)
-		return false;
-	fflush(stdout);
-	vmm->pid = fork();
-	if (!vmm->pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		memory_of_a_file = backing == MEMFD;
-		if (machine_create(&config, &machine, NULL, NULL) || machine_start(machine, NULL))
-			_exit(1);
-		atomic_store(vmm->runs, true);
-		machine_run(machine, &limits, NULL);
-		_exit(0);
-	}
-	for (int i = 0; vmm->pid > 0 && i < 5000 && !atomic_load(vmm->runs); i++)
-		usleep(1000);
-	return vmm->pid > 0 && atomic_load(vmm->runs);
-}
-
-/* Waits for its end, or makes it; gives its CPU time. */
-static double end_vmm(struct vmm *vmm, bool at_once)
-{
-	struct rusage usage = {0};
-
-	if (at_once)
-		kill(vmm->pid, SIGKILL);
-	wait4(vmm->pid, NULL, 0, &usage);
-	munmap(vmm->runs, 4096);
-	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e9 +
-	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e3;
+	memory_of_a_file = true;
 }
 
 /* Stops. */
@@ -249,29 +165,12 @@ static bool find_thread(struct bench *bench, pid_t pid, const char *wanted)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct error error;
-	char path[300];
-	struct dirent *entry;
-	DIR *directory;
 
 	bench->fd = attached_vm_info(bench->vm)->process->vcpus[0].fd;
 	if (pidfd < 0 || run_page_init(&bench->page, pidfd, bench->fd, &error))
 		return false;
 	close(pidfd);
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	directory = opendir(path);
-	while (directory && (entry = readdir(directory))) {
-		char name[32] = "";
-		FILE *file;
-
-		snprintf(path, sizeof(path), "/proc/%d/task/%s/comm", (int)pid, entry->d_name);
-		file = fopen(path, "re");
-		if (file && fgets(name, sizeof(name), file) && !strcmp(name, wanted))
-			bench->thread = atoi(entry->d_name);
-		if (file)
-			fclose(file);
-	}
-	if (directory)
-		closedir(directory);
+	bench->thread = thread_called(pid, wanted);
 	return bench->thread != 0;
 }
 
@@ -304,7 +203,7 @@ static void take_turns(struct bench *bench, pid_t process, int ways, struct stop
 
 /* Stops of one guest: `anywhere` for each of `ways`, `one_cpu` for those without calls. False: not
  * measured. */
-static bool take_stops(enum backing backing, int ways, struct stops *anywhere,
+static bool take_stops(void (*prepare)(void), int ways, struct stops *anywhere,
 		       struct stops *one_cpu)
 {
 	struct bench bench = {.page = {.fd = -1}};
@@ -313,7 +212,7 @@ static bool take_stops(enum backing backing, int ways, struct stops *anywhere,
 	struct vmm vmm;
 	bool taken = false;
 
-	if (!start_vmm(&vmm, "run=nested depth=40 rounds=0", backing)) {
+	if (!start_vmm(&vmm, guest_path, "run=nested depth=40 rounds=0", prepare)) {
 		puts("not measured: no machine");
 		return false;
 	}
@@ -331,7 +230,7 @@ static bool take_stops(enum backing backing, int ways, struct stops *anywhere,
 	}
 	run_page_deinit(&bench.page);
 	attached_vm_destroy(bench.vm);
-	end_vmm(&vmm, true);
+	end_vmm(&vmm);
 	return taken;
 }
 
@@ -347,8 +246,8 @@ static void measure_stops(void)
 	static struct stops stops[WAYS], from_file[CALLS], near[CALLS], near_file[CALLS];
 	double plain, calls;
 
-	if (!take_stops(PRIVATE_MEMORY, WAYS, stops, near) ||
-	    !take_stops(MEMFD, CALLS, from_file, near_file))
+	if (!take_stops(NULL, WAYS, stops, near) ||
+	    !take_stops(use_file, CALLS, from_file, near_file))
 		return;
 	printf("%-32s %8s %12s %12s %12s\n", "stop", "stops", "held p50", "held p99", "whole p50");
 	for (int way = 0; way < WAYS; way++)
@@ -540,134 +439,11 @@ out:
 	rmdir(directory);
 }
 
-/* Slowdown. */
-
-static gp_sampler_t *sample(struct attached_vm *vm, uint64_t period)
-{
-	gp_sampler_config_t config = {.size = sizeof(config), .period_ns = period, .max_depth = 64};
-	gp_sampler_t *session = NULL;
-	gp_status_t status = gp_sampler_create(attached_vm_target(vm), 0, &config, &session);
-
-	if (!status)
-		status = gp_sampler_start(session, 0);
-	if (!status)
-		return session;
-	printf("no session: %s\n", gp_status_string(status));
-	gp_sampler_close(session);
-	return NULL;
-}
-
-struct slowed {
-	struct attached_vm *vm;
-	gp_sampler_t *session;
-};
-
-static bool begin_sampling(const struct progress_way *way, void *context)
-{
-	struct slowed *slowed = context;
-
-	slowed->session = sample(slowed->vm, way->period_ns);
-	return slowed->session != NULL;
-}
-
-static void end_sampling(const struct progress_way *way, void *context)
-{
-	struct slowed *slowed = context;
-
-	(void)way;
-	gp_sampler_close(slowed->session);
-	slowed->session = NULL;
-}
-
-static void measure_slowdown(void)
-{
-	static const struct progress_way ways[] = {
-		{"99 Hz", "<= 1.005", begin_sampling, end_sampling, NS_PER_SECOND / 99},
-		{"997 Hz", "<= 1.03", begin_sampling, end_sampling, NS_PER_SECOND / 997},
-		{"3989 Hz", "", begin_sampling, end_sampling, NS_PER_SECOND / 3989},
-	};
-	enum { RATES = sizeof(ways) / sizeof(ways[0]) };
-	static struct progress_result results[RATES];
-	struct attach_config config = {0};
-	struct slowed slowed = {0};
-	struct progress_guest guest;
-	struct vmm vmm;
-
-	if (!start_vmm(&vmm, "run=count depth=13", PRIVATE_MEMORY))
-		return;
-	usleep(100000);
-	config.pid = vmm.pid;
-	/* Attached all the time: what costs is looking, not being ready to look. */
-	if (attached_vm_create(&config, &slowed.vm, NULL)) {
-		puts("not measured: cannot attach");
-	} else {
-		struct sampler_target *target = attached_vm_target(slowed.vm);
-
-		guest.memory = target->ops->memory(target);
-		clock_getcpuclockid(vmm.pid, &guest.cpu);
-		if (progress_measure(&guest, ways, RATES, &slowed, WINDOWS, WINDOW_MS, results)) {
-			printf("\nslowdown: CPU time of the VMM for the guest's work, %d windows "
-			       "of %d ms each\n",
-			       WINDOWS, WINDOW_MS);
-			progress_print(ways, RATES, results);
-		} else {
-			puts("not measured: no session, or the guest does not count");
-		}
-	}
-	attached_vm_destroy(slowed.vm);
-	end_vmm(&vmm, true);
-}
-
-static void measure_first_stack(void)
-{
-	double times[ROUNDS];
-	struct vmm vmm;
-	size_t count = 0;
-
-	if (!start_vmm(&vmm, "run=tree rounds=0", PRIVATE_MEMORY))
-		return;
-	for (int round = 0; round < ROUNDS; round++) {
-		struct attach_config config = {.pid = vmm.pid};
-		uint64_t begin = now_ns();
-		gp_sampler_totals_t totals = {0};
-		struct attached_vm *vm;
-		gp_sampler_t *session;
-
-		if (attached_vm_create(&config, &vm, NULL))
-			break;
-		session = sample(vm, NS_PER_SECOND / 997);
-		for (int i = 0; session && i < 50000 && !totals.full; i++) {
-			usleep(100);
-			gp_sampler_totals(session, 0, &totals);
-		}
-		if (totals.full)
-			times[count++] = (double)(now_ns() - begin);
-		gp_sampler_close(session);
-		attached_vm_destroy(vm);
-	}
-	end_vmm(&vmm, true);
-	printf("\nfrom attaching to the first stack: %.1f ms (goal: 1 s, with names)\n",
-	       at(times, count, 50) / 1e6);
-}
-
 int main(void)
 {
-	char own[400];
-	ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
-
-	if (length <= 0)
-		return 1;
-	own[length] = 0;
-	for (int up = 0; up < 2; up++)
-		*strrchr(own, '/') = 0;
-	snprintf(guest_path, sizeof(guest_path), "%s/guests/long4", own);
-	if (access("/dev/kvm", R_OK | W_OK) || access(guest_path, R_OK)) {
-		printf("not measured: /dev/kvm or %s cannot be opened\n", guest_path);
+	if (!find_guest(guest_path, sizeof(guest_path)))
 		return 0;
-	}
 	measure_stops();
 	measure_others();
-	measure_slowdown();
-	measure_first_stack();
 	return 0;
 }
