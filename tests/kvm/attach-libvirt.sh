@@ -99,7 +99,9 @@ refused() {
 	fi
 }
 
-define "$name" kvm "<cpu mode='host-passthrough'/>"
+# IA32_ARCH_CAPABILITIES: as in attach-qemu.sh.
+define "$name" kvm \
+	"<cpu mode='host-passthrough'><feature policy='disable' name='arch-capabilities'/></cpu>"
 attach "$name"
 refused "domain '$name' is shut off (qemu:///session): 'virsh start $name'" "a domain that is shut off"
 
