@@ -270,13 +270,27 @@ void vm_process_deinit(struct vm_process *process)
 	process->vcpu_count = 0;
 }
 
+/* A thread of the kernel's own: proc_pid_stat(5), flags, and include/linux/sched.h, PF_KTHREAD. Its
+ * descriptors may not be looked at by everybody, but it has none. */
+static bool is_kernel_thread(const char *proc, pid_t pid)
+{
+	char text[512];
+	const char *name_end;
+	unsigned flags = 0;
+
+	proc_read(proc, pid, "stat", text, sizeof(text));
+	name_end = strrchr(text, ')');
+	return name_end && sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+	       flags & 0x00200000;
+}
+
 gp_status_t vm_processes(const char *proc, void (*see)(void *context, struct vm_process *process),
-			 void *context, unsigned *hidden, struct error *error)
+			 void *context, struct hidden_processes *hidden, struct error *error)
 {
 	DIR *directory = opendir(proc);
 	struct dirent *entry;
 
-	*hidden = 0;
+	*hidden = (struct hidden_processes){0};
 	if (!directory)
 		return error_set_errno(error, errno, "cannot look at %s", proc);
 	while ((entry = readdir(directory))) {
@@ -287,8 +301,9 @@ gp_status_t vm_processes(const char *proc, void (*see)(void *context, struct vm_
 		if (!proc_number(entry->d_name, INT32_MAX, &pid))
 			continue;
 		status = vm_process_init(&process, proc, (pid_t)pid, NULL);
-		if (status == GP_ERR_ACCESS_DENIED)
-			++*hidden;
+		if (status == GP_ERR_ACCESS_DENIED && !is_kernel_thread(proc, (pid_t)pid) &&
+		    !hidden->count++)
+			hidden->first = (pid_t)pid;
 		if (status)
 			continue;
 		see(context, &process);

@@ -60,8 +60,13 @@ void vm_process_deinit(struct vm_process *process);
  * there is no such process, or it has no command line. No deinit() is needed. */
 bool vm_process_identify(struct vm_process *process, const char *proc, pid_t pid);
 
+struct hidden_processes {
+	unsigned count;
+	pid_t first; /* of some; 0: there are none */
+};
+
 /* Calls `see` for each process that runs one; those that may not be looked at are counted. */
 gp_status_t vm_processes(const char *proc, void (*see)(void *context, struct vm_process *process),
-			 void *context, unsigned *hidden, struct error *error);
+			 void *context, struct hidden_processes *hidden, struct error *error);
 
 #endif

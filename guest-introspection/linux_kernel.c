@@ -231,7 +231,8 @@ gp_status_t linux_kernel_find(const struct guest_memory *memory, const struct gu
 	}
 	if (best.length < SMALLEST_RUN)
 		return error_set(error, GP_ERR_NOT_FOUND,
-				 "no Linux kernel in the page tables of %u vCPUs (yet)", count);
+				 "no Linux kernel in the page tables of %u vCPU%s (yet)", count,
+				 count == 1 ? "" : "s");
 	found.space = best.space;
 	found.text_base = KERNEL_MAP + best.first * LARGE_PAGE;
 	found.image_end = found.text_base + best.length * LARGE_PAGE;

@@ -2,6 +2,7 @@
 #include "command.h"
 
 #include "attach/attached_vm.h"
+#include "attach/process_rights.h"
 #include "profile/trace.h"
 
 #include <getopt.h>
@@ -92,12 +93,25 @@ static const struct option long_options[] = {
 	{NULL, 0, NULL, 0},
 };
 
+static void tell_hidden(const struct hidden_processes *hidden)
+{
+	char rights[300];
+
+	process_rights("/proc", hidden->first, rights, sizeof(rights));
+	fprintf(stderr,
+		"guestprof ps: %u process%s may not be looked at, and may run machines, too; "
+		"process "
+		"%d%s: %s\n",
+		hidden->count, hidden->count == 1 ? "" : "es", (int)hidden->first,
+		hidden->count == 1 ? "" : ", for one", rights);
+}
+
 int command_ps(int argc, char **argv)
 {
 	static char program[] = "guestprof ps";
 	struct listing listing = {0};
 	struct error error = {0};
-	unsigned hidden;
+	struct hidden_processes hidden;
 	int option;
 
 	argv[0] = program; /* for getopt's messages */
@@ -122,12 +136,8 @@ int command_ps(int argc, char **argv)
 	}
 	if (fflush(stdout))
 		return EXIT_FAILURE;
-	if (hidden)
-		fprintf(stderr,
-			"guestprof ps: %u process%s may not be looked at, and may run machines, "
-			"too; root "
-			"and CAP_SYS_PTRACE may look\n",
-			hidden, hidden == 1 ? "" : "es");
+	if (hidden.count)
+		tell_hidden(&hidden);
 	if (!listing.count)
 		fputs("guestprof ps: no KVM virtual machine runs here that this user may see\n",
 		      stderr);

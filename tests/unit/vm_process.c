@@ -86,7 +86,8 @@ static void count_one(void *context, struct vm_process *process)
 
 Test(vm_process, all_machines_are_listed_and_nothing_else)
 {
-	unsigned count = 0, hidden;
+	unsigned count = 0;
+	struct hidden_processes hidden;
 
 	make_qemu("42", QEMU, sizeof(QEMU));
 	make_qemu("43", QEMU, sizeof(QEMU));
@@ -95,7 +96,39 @@ Test(vm_process, all_machines_are_listed_and_nothing_else)
 	make_directory("self");
 	cr_assert_eq(vm_processes(root, count_one, &count, &hidden, NULL), GP_OK);
 	cr_assert_eq(count, 2);
-	cr_assert_eq(hidden, 0);
+	cr_assert_eq(hidden.count, 0);
+}
+
+/* root may look at everything: as somebody else. */
+Test(vm_process, what_may_not_be_looked_at_is_counted_but_for_the_kernels_threads)
+{
+	static const char kernel[] = "12 (kworker/0:0) H) I 2 0 0 0 -1 69238880 0 0";
+	static const char program[] = "50 (a) b) S 1 50 50 0 -1 4194560 0 0";
+	unsigned count = 0;
+	struct hidden_processes hidden;
+	char path[300];
+
+	for (int pid = 12; pid <= 50; pid += 38) {
+		snprintf(path, sizeof(path), "%d", pid);
+		make_directory(path);
+		snprintf(path, sizeof(path), "%d/stat", pid);
+		make_file(path, pid == 12 ? kernel : program, strlen(pid == 12 ? kernel : program));
+		snprintf(path, sizeof(path), "%d/fd", pid);
+		make_directory(path);
+		snprintf(path, sizeof(path), "%s/%d/fd", root, pid);
+		cr_assert(!chmod(path, 0));
+	}
+	cr_assert(!chmod(root, 0755));
+	cr_assert(geteuid() || !seteuid(65534));
+	cr_assert_eq(vm_processes(root, count_one, &count, &hidden, NULL), GP_OK);
+	cr_assert(getuid() || !seteuid(0));
+	cr_assert_eq(count, 0);
+	cr_assert_eq(hidden.count, 1, "%u", hidden.count);
+	cr_assert_eq(hidden.first, 50);
+	for (int pid = 12; pid <= 50; pid += 38) { /* for whoever removes them */
+		snprintf(path, sizeof(path), "%s/%d/fd", root, pid);
+		cr_assert(!chmod(path, 0755));
+	}
 }
 
 Test(vm_threads, names_of_vcpu_threads_are_known)
