@@ -27,6 +27,12 @@ static pid_t start_qemu(const char *guest, const char *console)
 	_exit(127);
 }
 
+static void skip_qemu(const char *console)
+{
+	unlink(console);
+	cr_skip_test("QEMU ends itself with this /dev/kvm");
+}
+
 static bool has_started(const char *console)
 {
 	char text[256] = "";
@@ -128,7 +134,7 @@ Test(attach_traced, the_vmms_own_signal_kicks_and_no_register_is_stale)
 	qemu = start_qemu(guest, console);
 	for (int i = 0; i < 600 && !has_started(console); i++) {
 		if (waitpid(qemu, NULL, WNOHANG))
-			cr_skip_test("QEMU ends itself with this /dev/kvm");
+			skip_qemu(console);
 		sleep_ns(50 * MILLISECOND);
 	}
 	cr_assert(has_started(console), "QEMU does not run the guest");
