@@ -229,6 +229,20 @@ gp_status_t linux_task_layout_init(const struct guest_memory *memory,
 	return GP_OK;
 }
 
+/* Set up one after the other, by setup_per_cpu_areas(). Tables that lack one of them are those of
+ * early boot, which the kernel frees. */
+static bool areas_have_moved(const struct linux_task_layout *layout)
+{
+	const struct linux_cpu_area *areas = layout->areas;
+
+	for (uint32_t i = 0; i < layout->area_count; i++)
+		if (areas[i].offset == 0 || areas[i].offset == layout->per_cpu_boot ||
+		    (i > 0 && areas[i].offset == areas[0].offset) ||
+		    (layout->tss && areas[i].tss == UINT64_MAX))
+			return false;
+	return layout->area_count > 0;
+}
+
 void linux_task_layout_refresh(struct linux_task_layout *layout, const struct guest_memory *memory)
 {
 	struct translation_cache cache;
@@ -272,9 +286,7 @@ void linux_task_layout_refresh(struct linux_task_layout *layout, const struct gu
 	}
 	layout->area_count = count;
 	layout->generation += changed;
-	layout->settled = count > 0 && layout->areas[0].offset != 0 &&
-			  layout->areas[0].offset != layout->per_cpu_boot &&
-			  (count == 1 || layout->areas[0].offset != layout->areas[1].offset);
+	layout->settled = areas_have_moved(layout);
 }
 
 /* Which CPU of Linux's this is. Its TSS tells for certain; where there is none yet, the GS base in

@@ -79,7 +79,8 @@ struct linux_task_layout {
 	/* Read anew by linux_task_layout_refresh(). */
 	uint64_t direct_map; /* linear address of gpa 0 */
 	bool isolated;       /* page-table isolation: user mode runs on tables of its own */
-	bool settled;        /* the per-CPU areas have been set up: nothing of this changes */
+	/* All per-CPU areas have been set up, and `space` has them: nothing of this changes. */
+	bool settled;
 	uint32_t generation; /* counts changes of `areas` */
 	uint32_t area_count;
 	struct linux_cpu_area areas[LINUX_TASK_CPU_LIMIT];

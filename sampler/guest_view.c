@@ -351,12 +351,18 @@ static void learn_programs(struct guest_view *view)
 	publish(view, next);
 }
 
-/* The kernel's page tables and per-CPU areas move once, early in boot. Whoever captures uses a copy
- * of the layout. Without a layout nothing says when boot is over: then never. */
-static void settle(struct guest_view *view)
+/* The kernel's page tables and per-CPU areas move once, early in boot: first the tables. Only
+ * tables that were looked for once the areas had moved are those that stay; others the kernel
+ * frees, and the guest has gone on between a look at them and a look at the areas. Whoever captures
+ * uses a copy of the layout. Without a layout nothing says when boot is over: then never. */
+static void settle(struct guest_view *view, const struct guest_cpu *cpus, const bool *known,
+		   unsigned count)
 {
+	bool moved = view->tasks_known && view->tasks.settled;
 	struct symbol symbol;
 
+	if (!find_kernel(view, cpus, known, count))
+		return;
 	view->module_layout.space = view->kernel.space;
 	if (!view->tasks_known)
 		return;
@@ -367,7 +373,7 @@ static void settle(struct guest_view *view)
 	if (symbol_table_find_name(&view->symbols, "vmemmap_base", &symbol))
 		guest_read_virtual(&view->cache.space, NULL, view->memory, gva(symbol.start),
 				   &view->cache.page_array, sizeof(view->cache.page_array));
-	view->settled = view->tasks.settled;
+	view->settled = moved && view->tasks.settled;
 }
 
 static gp_status_t missing(struct guest_view *view, struct error *error)
@@ -421,8 +427,7 @@ gp_status_t guest_view_learn(struct guest_view *view, const struct guest_cpu *cp
 		/* Too early in boot: what was prepared is about to change. */
 		uint64_t root = view->kernel.space.root;
 
-		find_kernel(view, cpus, known, count);
-		settle(view);
+		settle(view, cpus, known, count);
 		changed = view->settled || view->kernel.space.root != root;
 	}
 	if (first || changed)

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define VCPU_LIMIT 256
 #define KERNEL_HALF UINT64_C(0xffff800000000000)
 /* Where modules lie with KASLR (Documentation/arch/x86/x86_64/mm.rst). */
 #define MODULES_START UINT64_C(0xffffffffc0000000)
@@ -26,8 +27,10 @@ struct counts {
 	uint64_t claimed_dropped;
 	/* Ticks that a stack, or the reason for none, stands for. */
 	uint64_t told;
-	uint64_t without_stack; /* running, and yet no address at all */
-	uint64_t modules;       /* leaves in kernel mode in a module */
+	/* Running, and yet no address at all; not those with which a vCPU ends, as in the middle of
+	 * the guest's power-off: nobody looks any more. */
+	uint64_t without_stack;
+	uint64_t modules; /* leaves in kernel mode in a module */
 	uint64_t modules_named;
 	uint64_t kernel; /* leaves in kernel mode at addresses of the kernel itself */
 	uint64_t kernel_named;
@@ -89,17 +92,22 @@ static void see_claims(const struct trace *trace, struct counts *counts)
 
 static void see_samples(struct trace *trace, struct counts *counts)
 {
+	/* Of each vCPU's latest sample, if it has no address. */
+	uint64_t last_ticks[VCPU_LIMIT] = {0};
 	struct fxt_sample sample;
 	uint64_t ticks;
 
 	while (trace_next_sample(trace, &sample, &ticks)) {
+		uint64_t *last = &last_ticks[sample.vcpu < VCPU_LIMIT ? sample.vcpu : 0];
 		bool named;
 
 		counts->told += ticks;
+		counts->without_stack += *last;
+		*last = 0;
 		if (sample.mode == FXT_MODE_HALTED || sample.mode == FXT_MODE_NOT_STARTED)
 			continue;
 		if (!sample.depth) {
-			counts->without_stack += ticks;
+			*last = ticks;
 			continue;
 		}
 		counts->walked += ticks;

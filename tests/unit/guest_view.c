@@ -15,16 +15,27 @@ struct view_test {
 	size_t size;
 };
 
-static void view_test_init(struct view_test *test, const char *name,
-			   const gp_sampler_config_t *config)
+/* A guest that is not sampled yet. */
+static void view_test_open(struct view_test *test, const char *name)
 {
 	memset(test, 0, sizeof(*test));
 	cr_assert(prepared_image_init(&test->image, name));
 	fake_target_init(&test->fake, test->image.image.cpu_count);
 	test->fake.image = test->image.memory;
 	test->fake.cpus = test->image.image.cpus;
+}
+
+static void view_test_start(struct view_test *test, const gp_sampler_config_t *config)
+{
 	cr_assert_eq(gp_sampler_create(&test->fake.target, 0, config, &test->session), GP_OK);
 	cr_assert_eq(gp_sampler_start(test->session, 0), GP_OK);
+}
+
+static void view_test_init(struct view_test *test, const char *name,
+			   const gp_sampler_config_t *config)
+{
+	view_test_open(test, name);
+	view_test_start(test, config);
 }
 
 /* A tick on each vCPU has been seen to the end. */
@@ -331,4 +342,107 @@ Test(guest_view, learning_again_and_again_while_vcpus_stop, .timeout = 120)
 	}
 	stop_and_read(&test);
 	view_test_deinit(&test);
+}
+
+/* Early in boot: page tables that have the kernel and its entry areas and not yet the rest. The
+ * guest moves on to those that stay, and its per-CPU areas with them, between two of our looks. */
+#define EARLY_ROOT (UINT64_C(1) << 40) /* beyond the guest's memory */
+#define PAGE UINT64_C(4096)
+#define FIRST_EARLY_ENTRY 508 /* CPU_ENTRY_AREA_BASE and up */
+
+struct early_guest {
+	struct guest_memory memory;
+	const struct guest_memory *image;
+	uint64_t swapper, offsets; /* gpa */
+	uint64_t boot_offset;
+	uint64_t early_root[PAGE / 8];
+	unsigned looks; /* at the per-CPU areas' offsets */
+	bool freed;     /* the page tables of early boot are */
+};
+
+static bool early_read(const struct guest_memory *memory, gpa_t address, void *buffer, size_t size)
+{
+	struct early_guest *guest =
+		container_of((struct guest_memory *)(uintptr_t)memory, struct early_guest, memory);
+	bool moved = guest->looks > 1;
+
+	if (address.value >= EARLY_ROOT && address.value + size <= EARLY_ROOT + PAGE) {
+		memcpy(buffer, (uint8_t *)guest->early_root + (address.value - EARLY_ROOT), size);
+		return !guest->freed;
+	}
+	if (address.value == guest->offsets && ++guest->looks == 1) {
+		cr_assert_eq(size, 8);
+		memcpy(buffer, &guest->boot_offset, size);
+		return true;
+	}
+	if (!guest_memory_read(guest->image, address, buffer, size))
+		return false;
+	if (!moved && address.value / PAGE == guest->swapper / PAGE)
+		memset(buffer, 0, size);
+	return true;
+}
+
+static uint64_t physical(const struct prepared_image *image, const char *name)
+{
+	struct translation translation;
+	struct symbol symbol;
+
+	cr_assert(symbol_table_find_name(&image->symbols, name, &symbol), "%s", name);
+	cr_assert_eq(guest_translate(&image->kernel.space, image->memory, gva(symbol.start),
+				     &translation),
+		     TRANSLATE_OK);
+	return translation.gpa.value;
+}
+
+static void early_guest_init(struct early_guest *guest, const struct prepared_image *image)
+{
+	struct symbol boot;
+
+	*guest = (struct early_guest){.memory.read = early_read,
+				      .image = image->memory,
+				      .swapper = image->kernel.space.root,
+				      .offsets = physical(image, "__per_cpu_offset")};
+	/* Linux 6.15 and later have none: then it is 0. */
+	if (symbol_table_find_name(&image->symbols, "__per_cpu_load", &boot))
+		guest->boot_offset = boot.start;
+	cr_assert(guest_memory_read(image->memory, gpa(guest->swapper), guest->early_root,
+				    sizeof(guest->early_root)));
+	memset(guest->early_root, 0, FIRST_EARLY_ENTRY * 8);
+}
+
+Test(guest_view, page_tables_of_early_boot_are_not_kept, .timeout = 120)
+{
+	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
+	unsigned count = image_list(names);
+
+	for (unsigned n = 0; n < count; n++) {
+		struct fxt_sample samples[IMAGE_CPUS];
+		uint64_t roots[IMAGE_CPUS];
+		struct early_guest guest;
+		struct view_test test;
+
+		view_test_open(&test, names[n]);
+		early_guest_init(&guest, &test.image);
+		test.fake.image = &guest.memory;
+		for (unsigned i = 0; i < test.fake.count; i++) {
+			roots[i] = test.image.image.cpus[i].cr3;
+			test.image.image.cpus[i].cr3 = EARLY_ROOT;
+		}
+		view_test_start(&test, &whole);
+		learn(&test);
+		cr_assert_gt(guest.looks, 1, "%s: the guest has not moved on", names[n]);
+		for (unsigned i = 0; i < test.fake.count; i++)
+			test.image.image.cpus[i].cr3 = roots[i];
+		for (unsigned i = 0; i < 3; i++) {
+			/* While boot goes on, a step is not taken more often than this. */
+			nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+			learn(&test);
+			guest.freed = true;
+		}
+		stop_and_read(&test);
+		last_samples(&test, samples);
+		for (unsigned i = 0; i < test.fake.count; i++)
+			cr_assert(samples[i].flags & FXT_SAMPLE_THREAD, "%s: vCPU %u", names[n], i);
+		view_test_deinit(&test);
+	}
 }

@@ -501,6 +501,28 @@ static void expect_check(const struct linux_task_layout *layout, struct kernel_m
 	cr_assert_eq(task.check, check, "%d", task.check);
 }
 
+/* The guest goes on while it is looked at: it has set up some of its areas, or the page tables that
+ * are known are those that it has left. */
+Test(linux_task, per_cpu_areas_have_moved_when_all_have)
+{
+	static struct linux_task_layout layout;
+	struct kernel_memory *kernel = make_kernel(&layout);
+	const uint64_t last = DATA_PER_CPU_OFFSET + (KERNEL_CPUS - 1) * 8;
+
+	put(kernel, last, layout.per_cpu_boot, 8);
+	linux_task_layout_refresh(&layout, &kernel->memory.memory);
+	cr_assert(!layout.settled);
+	put(kernel, last, area(0), 8);
+	linux_task_layout_refresh(&layout, &kernel->memory.memory);
+	cr_assert(!layout.settled);
+	put(kernel, last, KERNEL_DIRECT + (UINT64_C(1) << 30), 8);
+	linux_task_layout_refresh(&layout, &kernel->memory.memory);
+	cr_assert(!layout.settled);
+	put(kernel, last, area(KERNEL_CPUS - 1), 8);
+	linux_task_layout_refresh(&layout, &kernel->memory.memory);
+	cr_assert(layout.settled);
+}
+
 Test(linux_task, a_program_s_thread)
 {
 	static struct linux_task_layout layout;
