@@ -213,6 +213,7 @@ static void enter_user(struct unwind_context *context, uint64_t pc, uint64_t sta
 	context->user = true;
 	context->supervisor_pages = false;
 	context->exact = true;
+	context->chained = false;
 	context->code_base = 0;
 	context->stack_base = 0;
 	context->word = code_segment == USER_CODE_64 ? 8 : code_segment == USER_CODE_32 ? 4 : 0;
@@ -337,6 +338,7 @@ static void context_init(struct unwind_context *context, const struct guest_memo
 	context->stack_switches = 0;
 	context->exact = true;
 	context->frameless = false;
+	context->chained = false;
 	context->pc = (context->code_base + cpu->rip) & mask;
 	context->known = UNWIND_ALL_REGISTERS;
 	for (unsigned i = 0; i < GUEST_REGISTER_COUNT; i++)

@@ -91,6 +91,8 @@ struct unwind_context {
 	/* The frame being unwound; offsets, not linear, except `pc`. */
 	bool exact;     /* `pc` is the next instruction, not a return address */
 	bool frameless; /* the frame below was found to have no frame pointer */
+	bool chained; /* a frame was found by its frame pointer: so is the next, where nothing else
+		       * is known */
 	uint64_t pc;
 	uint16_t known; /* a bit for each register whose value in this frame is known */
 	uint64_t gpr[GUEST_REGISTER_COUNT];

@@ -1,11 +1,13 @@
 /* The unwind source that is always there: frame pointers, and what the instructions of interrupted
  * code prove. */
 #include "guest-introspection/unwind.h"
+#include "guest-introspection/unwind_call.h"
 #include "guest-introspection/unwind_epilogue.h"
 
 #include <string.h>
 
 #define LONGEST_PROLOGUE 13 /* endbr (4), 5-byte nop of ftrace, push, mov */
+#define CALL_SIZE 5         /* E8 rel32 */
 
 /* Reads up to `size` bytes of code from linear `address` on; fewer when the next page cannot
  * be read. */
@@ -154,6 +156,47 @@ static bool find_by_epilogue(struct unwind_context *context, struct unwind_rule 
 	return cfa - (int)epilogue.frame_pointer <= INT16_MAX;
 }
 
+/* Does the call right before `address` go to a function that sets up a frame pointer? */
+static bool calls_framed_function(struct unwind_context *context, uint64_t address)
+{
+	uint8_t call[CALL_SIZE], code[LONGEST_PROLOGUE];
+	int32_t distance;
+	unsigned count;
+
+	if (!unwind_read(context, address - sizeof(call), call, sizeof(call)) || call[0] != 0xe8)
+		return false;
+	memcpy(&distance, call + 1, sizeof(distance));
+	address += (uint64_t)(int64_t)distance;
+	if (context->word == 4)
+		address &= UINT32_MAX;
+	count = read_code(context, address, code, sizeof(code));
+	return count > 0 && match_prologue(code, count, context->word == 8);
+}
+
+/* Is RBP a frame pointer? In code without them it may be any pointer, and one to a variable that
+ * happens to lie below a return address would leave out the frames between. What a frame pointer
+ * points to is the caller's, further up the stack, or 0 in an outermost function. The first of a
+ * chain may have found anything else to store, but then it is known which function stored it. */
+static bool is_frame_pointer(struct unwind_context *context)
+{
+	uint64_t mask = context->word == 8 ? UINT64_MAX : UINT32_MAX;
+	uint64_t pointer = context->gpr[GUEST_RBP], words[2] = {0};
+	uint64_t at = unwind_linear(context, context->stack_base, pointer);
+
+	/* Whoever follows one that does not lie on the stack says why not. */
+	if (((pointer - context->gpr[GUEST_RSP]) & mask) > unwind_frame_limit(context) ||
+	    !unwind_read(context, at, words, 2 * context->word))
+		return true;
+	if (context->word == 4) {
+		words[1] = words[0] >> 32;
+		words[0] &= mask;
+	}
+	if (!words[0] || !words[1] ||
+	    ((words[0] - pointer) & mask) - 1 < unwind_frame_limit(context))
+		return true;
+	return calls_framed_function(context, unwind_linear(context, context->code_base, words[1]));
+}
+
 static enum unwind_lookup find_by_frame_pointer(const struct unwind_source *source,
 						struct unwind_context *context,
 						struct unwind_rule *rule)
@@ -176,6 +219,12 @@ static enum unwind_lookup find_by_frame_pointer(const struct unwind_source *sour
 			return UNWIND_NOT_FOUND;
 		if (context->gpr[GUEST_RBP] == 0)
 			return UNWIND_ROOT;
+		/* Where there are tables, code that is not in them was generated, with frame
+		 * pointers. */
+		if (!context->chained && !unwind_prepared_source(context) &&
+		    !is_frame_pointer(context))
+			return UNWIND_NOT_FOUND;
+		context->chained = true;
 		state = FRAME_SET_UP;
 	}
 	make_rule(state, context->word, rule);

@@ -172,6 +172,47 @@ Test(unwind, a_frame_pointer_below_the_stack_pointer_is_just_a_register)
 	assert_stack(1, STACK_END_BAD_POINTER);
 }
 
+/* Code without frame pointers holds in RBP what it likes: here a variable right below a return
+ * address. That address is one of a caller, and between it and the leaf there are others. */
+Test(unwind, a_pointer_to_a_variable_is_no_frame_pointer)
+{
+	const uint64_t variables[] = {0xfffffff3, 1, OFFSET + STACK + 0x110, OFFSET + STACK + 0x100,
+				      UINT64_C(0xff1a9651831ba100)};
+
+	for (unsigned i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+		put_frame(STACK + 0x110, variables[i], call_end(1));
+		assert_stack(1, STACK_END_NO_RULE);
+	}
+	/* Behind an indirect call nothing is known of the function. */
+	put_code(0x820, "\xff\xd0", 2);
+	put_frame(STACK + 0x110, 1, OFFSET + CODE + 0x822);
+	assert_stack(1, STACK_END_NO_RULE);
+	/* Nor does a caller that is found otherwise vouch for the register. */
+	put_code(0x40, "\x5b\xc3", 2); /* pop rbx; ret */
+	cpu.rip = OFFSET + CODE + 0x40;
+	put_frame(STACK + 0x100, 0, call_end(9));
+	assert_stack(2, STACK_END_NO_RULE);
+	cr_assert_eq(pcs[1], call_end(9));
+}
+
+Test(unwind, the_first_of_a_chain_may_have_stored_anything)
+{
+	/* A call to a function that stores RBP and sets it up, as an entry point in assembler has
+	 * it. */
+	put_code(0x100, "\xe8\xfb\x06\0\0", 5);
+	put_code(0x800, "\xf3\x0f\x1e\xfa\x55\x48\x89\xe5", 8);
+	put_frame(STACK + 0x110, 0xfffffff3, call_end(1));
+	assert_stack(2, STACK_END_BAD_POINTER);
+	cr_assert_eq(pcs[1], call_end(1));
+	put_code(0x800, "\xf3\x0f\x1e\xfa\x53\x48\x89\xfb", 8);
+	assert_stack(1, STACK_END_NO_RULE);
+	/* Where it is not the leaf's, what is below it has shown that there are frame pointers. */
+	put_chain(2);
+	put_frame(STACK + 0x130, 0xfffffff3, call_end(2));
+	assert_stack(3, STACK_END_BAD_POINTER);
+	cr_assert_eq(pcs[2], call_end(2));
+}
+
 Test(unwind, return_addresses_must_be_code_behind_a_call)
 {
 	put_frame(STACK + 0x110, 0, call_end(1) + 1);
