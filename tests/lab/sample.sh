@@ -217,7 +217,7 @@ for name in $names; do
 	"$guestprof" report -n 0 "$work/$name.fxt" | sed "s|$work/||" >"$work/$name.again"
 	is "$name: the report outside is the report inside" \
 		"$(cmp "$work/$name.again" "$work/$name.report" 2>&1)" "" $name
-	is "$name: the workload's shares" "$(shares $name)" "as known" $name
+	is "$name: the workload's shares" "$(shares $name)" "as measured" $name
 	case $name in
 	*cloud | *rt) ;; # given its symbols
 	*)
