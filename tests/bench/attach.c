@@ -5,9 +5,9 @@
  *          go: for the registers alone and with stacks of 4 and 16 frames; beside it the same
  *          registers by calls injected into the thread (KVM_GET_REGS, KVM_GET_SREGS), as tools
  *          do that cannot share its page. "whole" is from asking for the stop on. Letting go of a
- *          thread whose CPU has fallen idle means waking that CPU, which takes most of the time
- *          where the host is itself a virtual machine: so the same once more with both threads
- *          on one CPU, where nothing has to be woken
+ *          thread whose CPU has fallen idle, as it does in a stop that is not short, means waking
+ *          that CPU, which takes most of the time where the host is itself a virtual machine: so
+ *          the same once more with both threads on one CPU, where nothing has to be woken
  * others   the same registers of a guest of QEMU's, where there is one: by us, by its gdbstub (the
  *          machine stands still from the stop reply until it is continued) and by its monitor
  *
@@ -193,11 +193,11 @@ static bool share_cpu(pid_t thread, bool share)
 static void take_turns(struct bench *bench, pid_t process, int ways, struct stops *stops)
 {
 	for (int i = 0; i < STOPS; i++) {
-		for (int way = 0; way < ways; way++)
-			/* Taking turns at being the first after the pause. */
-			stop_once(bench, (enum way)((way + i) % ways), process,
-				  &stops[(way + i) % ways]);
-		usleep(200);
+		for (int way = 0; way < ways; way++) {
+			/* As samples come: right behind another, a stop finds all awake. */
+			usleep(1000);
+			stop_once(bench, (enum way)way, process, &stops[way]);
+		}
 	}
 }
 
