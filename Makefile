@@ -61,48 +61,63 @@ else ifneq ($(SAN),)
 $(error SAN=$(SAN) is not known; it can be address or thread)
 endif
 
-# The house. A folder sees only the folders named here: its include path holds nothing else,
-# so that an upward include does not compile.
-FOLDERS := base guest-introspection fxt profile sampler kvm vmm attach tools
+# The house: docs/architecture.md draws it. A room sees only the rooms named here: its include path
+# holds nothing else, so that an upward include does not compile.
+GI := guest-introspection
+READS_GUESTS := base $(GI)/x86 $(GI)/elf $(GI)/unwind $(GI)/linux
+MACHINE := base $(GI)/x86 sampler kvm
+ROOMS := base $(GI)/x86 $(GI)/elf $(GI)/unwind $(GI)/linux fxt sampler naming recording trace analysis \
+	export kvm vmm/devices vmm/boot vmm attach tools
 SEES_base :=
-SEES_guest-introspection := base
+SEES_$(GI)/x86 := base
+SEES_$(GI)/elf := base $(GI)/x86
+SEES_$(GI)/unwind := base $(GI)/x86 $(GI)/elf
+SEES_$(GI)/linux := base $(GI)/x86 $(GI)/elf $(GI)/unwind
 SEES_fxt := base
-SEES_profile := base fxt
-SEES_sampler := base guest-introspection fxt
-SEES_kvm := base guest-introspection
-SEES_vmm := base guest-introspection sampler kvm
-SEES_attach := base guest-introspection sampler kvm
-SEES_tools := base guest-introspection fxt profile sampler vmm attach
-SEES_tests := $(FOLDERS) tests
+SEES_sampler := $(READS_GUESTS) fxt
+SEES_naming := $(READS_GUESTS) fxt sampler
+SEES_recording := $(READS_GUESTS) fxt sampler naming
+SEES_trace := base fxt
+SEES_analysis := base fxt trace
+SEES_export := base fxt trace analysis
+SEES_kvm := base $(GI)/x86
+SEES_vmm/devices := base $(GI)/x86
+SEES_vmm/boot := base $(GI)/x86 vmm/devices
+SEES_vmm := base $(GI)/x86 sampler kvm
+SEES_attach := $(READS_GUESTS) sampler kvm
+SEES_tools := $(filter-out tools,$(ROOMS))
+SEES_tests := $(ROOMS) tests
 
-LIBRARY_FOLDERS := $(filter-out tools,$(FOLDERS))
-sources = $(sort $(wildcard $(1)/*.c $(1)/*/*.c))
+LIBRARY_ROOMS := $(filter-out tools,$(ROOMS))
+sources = $(sort $(wildcard $(1)/*.c $(if $(filter tools,$(1)),tools/*/*.c)))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(call sources,$(1)))
-LIBRARY_OBJECTS := $(foreach folder,$(LIBRARY_FOLDERS),$(call objects,$(folder)))
+archive = $(BUILD)/lib/lib$(subst /,-,$(1)).a
+LIBRARY_OBJECTS := $(foreach room,$(LIBRARY_ROOMS),$(call objects,$(room)))
 TOOL_OBJECTS := $(call objects,tools)
 
 .PHONY: all
 all: $(BUILD)/guestprof $(BUILD)/libguestprof.a $(BUILD)/libguestprof.so
 
-# One include directory per folder: links to itself and to what it may see.
-define folder_rules
-$(BUILD)/include/$(1)/.made: Makefile
+# One include directory per room: links to itself and to what it may see.
+define room_rules
+$(BUILD)/include/$(subst /,-,$(1))/.made: Makefile
 	$$(Q)rm -rf $$(@D) && mkdir -p $$(@D)
-	$$(Q)for seen in $(1) $(SEES_$(1)) include/guestprof; do \
-		ln -sfn "$(CURDIR)/$$$$seen" "$$(@D)/$$$${seen##*/}"; done
+	$$(Q)for seen in $(sort $(1) $(SEES_$(1))); do mkdir -p "$$(@D)/$$$$(dirname $$$$seen)"; \
+		[ -e "$$(@D)/$$$$seen" ] || ln -s "$(CURDIR)/$$$$seen" "$$(@D)/$$$$seen"; done; \
+		ln -s "$(CURDIR)/include/guestprof" "$$(@D)/guestprof"
 	$$(Q)touch $$@
 
-$(BUILD)/obj/$(1)/%.o: $(1)/%.c $(BUILD)/include/$(1)/.made $(BUILD)/flags
+$(BUILD)/obj/$(1)/%.o: $(1)/%.c $(BUILD)/include/$(subst /,-,$(1))/.made $(BUILD)/flags
 	$$(call say,CC,$$<)
 	$$(Q)mkdir -p $$(@D)
-	$$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(SANITIZE) -I$(BUILD)/include/$(1) -MMD -MP -c $$< -o $$@
+	$$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(SANITIZE) -I$(BUILD)/include/$(subst /,-,$(1)) -MMD -MP -c $$< -o $$@
 
-$(BUILD)/lib/lib$(1).a: $(call objects,$(1))
+$(call archive,$(1)): $(call objects,$(1))
 	$$(call say,AR,$$@)
 	$$(Q)mkdir -p $$(@D)
 	$$(Q)rm -f $$@ && $(AR) rcs $$@ $$^
 endef
-$(foreach folder,$(FOLDERS) tests,$(eval $(call folder_rules,$(folder))))
+$(foreach room,$(ROOMS) tests,$(eval $(call room_rules,$(room))))
 
 # The HTML pages' parts, which the assembler takes in.
 $(BUILD)/obj/tools/page/assets.o: $(wildcard tools/page/*.html tools/page/*.css tools/page/*.js)
@@ -130,10 +145,10 @@ $(BUILD)/libguestprof.so: $(LIBRARY_OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared -Wl,-soname,libguestprof.so.0 $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-$(BUILD)/guestprof: $(TOOL_OBJECTS) $(foreach folder,$(LIBRARY_FOLDERS),$(BUILD)/lib/lib$(folder).a)
+$(BUILD)/guestprof: $(TOOL_OBJECTS) $(foreach room,$(LIBRARY_ROOMS),$(call archive,$(room)))
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $(TOOL_OBJECTS) \
-		$(foreach folder,vmm attach kvm sampler profile fxt guest-introspection base,$(BUILD)/lib/lib$(folder).a) $(LIBS)
+		-Wl,--start-group $(foreach room,$(LIBRARY_ROOMS),$(call archive,$(room))) -Wl,--end-group $(LIBS)
 
 # The object trees' own dependencies.
 -include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')
@@ -194,7 +209,7 @@ uninstall:
 		$(BASH_COMPLETION)/guestprof $(ZSH_COMPLETION)/_guestprof
 	rm -rf $(INCLUDEDIR)
 
-C_FILES := $(foreach folder,$(FOLDERS) tests demo docs,$(wildcard $(folder)/*.[ch] $(folder)/*/*.[ch])) \
+C_FILES := $(foreach folder,$(ROOMS) tests demo docs,$(wildcard $(folder)/*.[ch])) $(wildcard tools/*/*.[ch] tests/*/*.[ch] docs/*/*.[ch]) \
 	$(HEADERS)
 SHELL_FILES := $(wildcard docs/pictures/*.sh setup/*.sh demo/*.sh tests/*.sh tests/*/*.sh tests/*/*/*.sh) tests/run tests/bench/run .ci/run
 

@@ -9,7 +9,7 @@
 #include "attach/attached_vm.h"
 #include "attach/run_page.h"
 #include "base/error.h"
-#include "guest-introspection/guest_cpu.h"
+#include "guest-introspection/x86/guest_cpu.h"
 #include "sampler/target.h"
 
 #include <pthread.h>

@@ -10,7 +10,7 @@
 
 #include "attach/memory_areas.h"
 #include "base/error.h"
-#include "guest-introspection/guest_memory.h"
+#include "guest-introspection/x86/guest_memory.h"
 
 #include <stdbool.h>
 #include <stddef.h>

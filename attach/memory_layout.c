@@ -1,8 +1,8 @@
 #include "attach/memory_layout.h"
 
 #include "base/container.h"
-#include "guest-introspection/linux_kernel.h"
-#include "guest-introspection/translate.h"
+#include "guest-introspection/linux/linux_kernel.h"
+#include "guest-introspection/x86/translate.h"
 
 #include <string.h>
 

@@ -13,7 +13,7 @@
 
 #include "attach/foreign_memory.h"
 #include "base/error.h"
-#include "guest-introspection/guest_cpu.h"
+#include "guest-introspection/x86/guest_cpu.h"
 
 #include <stdbool.h>
 

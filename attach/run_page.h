@@ -9,7 +9,7 @@
 #define ATTACH_RUN_PAGE_H
 
 #include "base/error.h"
-#include "guest-introspection/guest_cpu.h"
+#include "guest-introspection/x86/guest_cpu.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #ifndef KVM_REGISTERS_H
 #define KVM_REGISTERS_H
 
-#include "guest-introspection/guest_cpu.h"
+#include "guest-introspection/x86/guest_cpu.h"
 
 struct kvm_regs;
 struct kvm_sregs;

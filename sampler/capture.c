@@ -3,8 +3,8 @@
 #include "sampler/session.h"
 
 #include "fxt/record.h"
-#include "guest-introspection/translate.h"
-#include "guest-introspection/unwind.h"
+#include "guest-introspection/x86/translate.h"
+#include "guest-introspection/unwind/unwind.h"
 #include "sampler/guest_view.h"
 
 #include <signal.h>

@@ -1,7 +1,7 @@
 #include "sampler/guest_view.h"
 
-#include "guest-introspection/kallsyms.h"
-#include "guest-introspection/translate.h"
+#include "guest-introspection/linux/kallsyms.h"
+#include "guest-introspection/x86/translate.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,10 +9,10 @@
 #ifndef SAMPLER_PROGRAM_RULES_H
 #define SAMPLER_PROGRAM_RULES_H
 
-#include "guest-introspection/eh_frame_process.h"
-#include "guest-introspection/linux_mappings.h"
-#include "guest-introspection/linux_page_cache.h"
-#include "guest-introspection/unwind.h"
+#include "guest-introspection/linux/eh_frame_process.h"
+#include "guest-introspection/linux/linux_mappings.h"
+#include "guest-introspection/linux/linux_page_cache.h"
+#include "guest-introspection/unwind/unwind.h"
 
 #include <stdbool.h>
 #include <stdint.h>

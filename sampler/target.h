@@ -13,8 +13,8 @@
 #ifndef SAMPLER_TARGET_H
 #define SAMPLER_TARGET_H
 
-#include "guest-introspection/guest_cpu.h"
-#include "guest-introspection/guest_memory.h"
+#include "guest-introspection/x86/guest_cpu.h"
+#include "guest-introspection/x86/guest_memory.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -9,7 +9,7 @@
 #define SAMPLER_TASK_NAMES_H
 
 #include "fxt/ring.h"
-#include "guest-introspection/linux_task.h"
+#include "guest-introspection/linux/linux_task.h"
 
 #include <stdbool.h>
 #include <stdint.h>

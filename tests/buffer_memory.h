@@ -3,7 +3,7 @@
 #define TESTS_BUFFER_MEMORY_H
 
 #include "base/container.h"
-#include "guest-introspection/guest_memory.h"
+#include "guest-introspection/x86/guest_memory.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_IMAGE_MEMORY_H
 #define TESTS_IMAGE_MEMORY_H
 
-#include "guest-introspection/guest_cpu.h"
+#include "guest-introspection/x86/guest_cpu.h"
 #include "tests/buffer_memory.h"
 
 #include <fcntl.h>

@@ -3,10 +3,10 @@
 #ifndef TESTS_IMAGE_TASKS_H
 #define TESTS_IMAGE_TASKS_H
 
-#include "guest-introspection/btf.h"
-#include "guest-introspection/kallsyms.h"
-#include "guest-introspection/linux_kernel.h"
-#include "guest-introspection/linux_stack.h"
+#include "guest-introspection/linux/btf.h"
+#include "guest-introspection/linux/kallsyms.h"
+#include "guest-introspection/linux/linux_kernel.h"
+#include "guest-introspection/linux/linux_stack.h"
 #include "tests/image_memory.h"
 
 #include <inttypes.h>

@@ -9,8 +9,8 @@
 #ifndef TESTS_KERNEL_MEMORY_H
 #define TESTS_KERNEL_MEMORY_H
 
-#include "guest-introspection/linux_modules.h"
-#include "guest-introspection/linux_task.h"
+#include "guest-introspection/linux/linux_modules.h"
+#include "guest-introspection/linux/linux_task.h"
 #include "tests/buffer_memory.h"
 
 #define KERNEL_DIRECT UINT64_C(0xffff888000000000)

@@ -3,9 +3,9 @@
 #ifndef TESTS_LINUX_LAYOUTS_H
 #define TESTS_LINUX_LAYOUTS_H
 
-#include "guest-introspection/linux_layout.h"
-#include "guest-introspection/linux_mappings.h"
-#include "guest-introspection/linux_page_cache.h"
+#include "guest-introspection/linux/linux_layout.h"
+#include "guest-introspection/linux/linux_mappings.h"
+#include "guest-introspection/linux/linux_page_cache.h"
 #include "tests/buffer_memory.h"
 
 /* dentry_operations.d_dname and vm_operations_struct of the made-up kernel. */

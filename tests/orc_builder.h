@@ -2,7 +2,7 @@
 #ifndef TESTS_ORC_BUILDER_H
 #define TESTS_ORC_BUILDER_H
 
-#include "guest-introspection/orc.h"
+#include "guest-introspection/linux/orc.h"
 #include "tests/buffer_memory.h"
 
 struct orc_builder {

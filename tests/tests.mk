@@ -41,11 +41,8 @@ $(BUILD)/tests/unit/top_lines: $(BUILD)/obj/tools/top/lines.o
 $(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\
 	lab/cpio lab/init lab/initramfs lab/packages lab/parts lab/paths progress subprocess)
 $(BUILD)/tests/unit/lab_packages: $(patsubst %,$(BUILD)/obj/tools/%.o,lab/packages lab/parts lab/paths progress subprocess)
-
 $(BUILD)/tests/unit/program_files $(BUILD)/tests/unit/disk_files: $(patsubst %,$(BUILD)/obj/tools/%.o,\
-	$(addprefix record/,cpio_reader descriptors disk_files initrd_files program_files \
-	program_files_helper) lab/cpio subprocess)
-$(BUILD)/tests/fuzz/fuzz_cpio: $(BUILD)/obj/tools/record/cpio_reader.o
+	lab/cpio subprocess)
 
 $(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
@@ -81,7 +78,7 @@ GUESTS := $(GUEST_MODES:%=$(BUILD)/tests/guests/%)
 $(GUESTS): $(BUILD)/tests/guests/%: $(GUEST_SOURCES) tests/guests/guest.h tests/guests/guest.ld tests/tests.mk
 	$(call say,GUEST,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(GUEST_CC) $(GUEST_CFLAGS) $(GUEST_FLAGS_$*) -nostdlib -static -no-pie \
+	$(Q)$(GUEST_CC) -I. $(GUEST_CFLAGS) $(GUEST_FLAGS_$*) -nostdlib -static -no-pie \
 		-Wl,-T,tests/guests/guest.ld -Wl,--build-id=none -Wl,-z,noexecstack \
 		-Wl,-z,max-page-size=4096 -o $@ $(GUEST_SOURCES)
 

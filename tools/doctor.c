@@ -1,5 +1,5 @@
 /* guestprof doctor: what this machine can do, and what to do about the rest. */
-#include "command.h"
+#include "tools/command.h"
 #include "tools/lab/lab.h"
 
 #include "base/cleanup.h"

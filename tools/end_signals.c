@@ -1,4 +1,4 @@
-#include "end_signals.h"
+#include "tools/end_signals.h"
 
 #include "base/container.h"
 

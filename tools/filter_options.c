@@ -1,4 +1,4 @@
-#include "filter_options.h"
+#include "tools/filter_options.h"
 
 #include "base/container.h"
 

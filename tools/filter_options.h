@@ -9,7 +9,7 @@
 #ifndef TOOLS_FILTER_OPTIONS_H
 #define TOOLS_FILTER_OPTIONS_H
 
-#include "profile/filter.h"
+#include "analysis/filter.h"
 
 #include <getopt.h>
 

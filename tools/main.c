@@ -1,8 +1,8 @@
 /* The guestprof command: finds the subcommand and runs it. */
-#include "command.h"
+#include "tools/command.h"
 
 #include "base/container.h"
-#include "output.h"
+#include "tools/output.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
-#include "options.h"
+#include "tools/options.h"
 
-#include "command.h"
-#include "output.h"
+#include "tools/command.h"
+#include "tools/output.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #ifndef TOOLS_OPTIONS_H
 #define TOOLS_OPTIONS_H
 
-#include "filter_options.h"
+#include "tools/filter_options.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-#include "output.h"
+#include "tools/output.h"
 
-#include "progress.h"
+#include "tools/progress.h"
 
 #include "base/cleanup.h"
 

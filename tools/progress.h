@@ -13,7 +13,7 @@
 #ifndef TOOLS_PROGRESS_H
 #define TOOLS_PROGRESS_H
 
-#include "profile/trace.h"
+#include "trace/trace.h"
 
 /* `program` stands at the beginning of the line. */
 void progress_begin(const char *program);

@@ -1,9 +1,9 @@
 /* guestprof ps: the KVM virtual machines of this host. */
-#include "command.h"
+#include "tools/command.h"
 
 #include "attach/attached_vm.h"
 #include "attach/process_rights.h"
-#include "profile/trace.h"
+#include "trace/trace.h"
 
 #include <getopt.h>
 #include <stdio.h>

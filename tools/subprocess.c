@@ -1,4 +1,4 @@
-#include "subprocess.h"
+#include "tools/subprocess.h"
 
 #include "base/cleanup.h"
 

@@ -3,7 +3,7 @@
 #define VMM_KVM_H
 
 #include "base/error.h"
-#include "vmm/guest_ram.h"
+#include "vmm/devices/guest_ram.h"
 
 #include <stdbool.h>
 #include <stddef.h>

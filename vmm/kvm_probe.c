@@ -1,4 +1,4 @@
-#include "kvm_probe.h"
+#include "vmm/kvm_probe.h"
 
 #include "base/cleanup.h"
 #include "base/container.h"

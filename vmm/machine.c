@@ -2,9 +2,9 @@
 
 #include "base/cleanup.h"
 #include "base/container.h"
-#include "vmm/boot.h"
+#include "vmm/boot/boot.h"
 #include "vmm/cpuid.h"
-#include "vmm/guest_ram.h"
+#include "vmm/devices/guest_ram.h"
 #include "vmm/kvm.h"
 #include "vmm/machine_devices.h"
 #include "vmm/sandbox.h"

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "sampler/target.h"
-#include "vmm/machine_end.h"
+#include "vmm/devices/machine_end.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 
 #include "base/cleanup.h"
 #include "base/container.h"
-#include "vmm/virtio_rng.h"
+#include "vmm/devices/virtio_rng.h"
 
 #include <errno.h>
 #include <linux/kvm.h>

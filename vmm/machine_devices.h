@@ -7,19 +7,19 @@
 #define VMM_MACHINE_DEVICES_H
 
 #include "base/error.h"
-#include "vmm/acpi.h"
-#include "vmm/cmos.h"
-#include "vmm/console.h"
-#include "vmm/disk_image.h"
-#include "vmm/event_loop.h"
-#include "vmm/guest_ram.h"
-#include "vmm/i8042.h"
-#include "vmm/io_bus.h"
+#include "vmm/boot/acpi.h"
+#include "vmm/devices/cmos.h"
+#include "vmm/devices/console.h"
+#include "vmm/devices/disk_image.h"
+#include "vmm/devices/event_loop.h"
+#include "vmm/devices/guest_ram.h"
+#include "vmm/devices/i8042.h"
+#include "vmm/devices/io_bus.h"
 #include "vmm/machine.h"
-#include "vmm/reset_port.h"
-#include "vmm/serial.h"
-#include "vmm/virtio_block.h"
-#include "vmm/virtio_mmio.h"
+#include "vmm/devices/reset_port.h"
+#include "vmm/devices/serial.h"
+#include "vmm/devices/virtio_block.h"
+#include "vmm/devices/virtio_mmio.h"
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 #include "vmm/sandbox.h"
 
-#include "vmm/console.h"
+#include "vmm/devices/console.h"
 
 #include "base/container.h"
 
@@ -387,4 +387,14 @@ gp_status_t sandbox_enter_thread(enum sandbox_thread kind, const struct sandbox_
 								: GP_ERR_INTERNAL,
 			 "cannot confine the %s thread: %s; --no-sandbox goes without",
 			 thread_names[kind], strerror(-failed));
+}
+
+bool sandbox_disk_reader(uint64_t memory_bytes)
+{
+	struct rlimit memory = {memory_bytes, memory_bytes};
+	struct error error;
+
+	return !sandbox_is_supported() ||
+	       (!setrlimit(RLIMIT_AS, &memory) && !sandbox_enter_process(&error) &&
+		!sandbox_enter_thread(SANDBOX_DISK_FILES, NULL, &error));
 }

@@ -17,6 +17,7 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define SANDBOX_VIOLATION_EXIT 86
 
@@ -47,5 +48,10 @@ gp_status_t sandbox_enter_process(struct error *error);
  * seccomp filters. */
 gp_status_t sandbox_enter_thread(enum sandbox_thread kind, const struct sandbox_fds *fds,
 				 struct error *error);
+
+/* For a process that reads the file systems that a guest wrote: both of the above, and a limit of
+ * its memory. False: it could not be confined. True without any of it where sandbox_is_supported()
+ * is false: a sanitizer needs all addresses. */
+bool sandbox_disk_reader(uint64_t memory_bytes);
 
 #endif

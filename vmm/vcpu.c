@@ -1,6 +1,6 @@
 #include "vmm/vcpu.h"
 
-#include "guest-introspection/translate.h"
+#include "guest-introspection/x86/translate.h"
 #include "kvm/registers.h"
 
 #include <asm/kvm.h>

@@ -12,11 +12,11 @@
 #define VMM_VCPU_H
 
 #include "base/error.h"
-#include "guest-introspection/guest_cpu.h"
-#include "vmm/boot.h"
+#include "guest-introspection/x86/guest_cpu.h"
+#include "vmm/boot/boot.h"
 #include "vmm/cpuid.h"
-#include "vmm/io_bus.h"
-#include "vmm/machine_end.h"
+#include "vmm/devices/io_bus.h"
+#include "vmm/devices/machine_end.h"
 
 #include <linux/kvm.h>
 #include <pthread.h>

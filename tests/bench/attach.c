@@ -18,7 +18,7 @@
 #include "attach/run_page.h"
 #include "attach/vcpu_thread.h"
 #include "attach/vm_process.h"
-#include "guest-introspection/unwind.h"
+#include "guest-introspection/unwind/unwind.h"
 #include "tests/bench/foreign.h"
 
 #include <guestprof/sampler.h>
@@ -45,7 +45,7 @@ void *__real_mmap(void *address, size_t size, int protection, int flags, int fd,
 void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset);
 void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
 {
-	/* vmm/guest_ram.c */
+	/* vmm/devices/guest_ram.c */
 	if (memory_of_a_file && (flags & MAP_NORESERVE)) {
 		int file = memfd_create("guest", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 

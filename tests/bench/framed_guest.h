@@ -2,8 +2,8 @@
 #ifndef TESTS_BENCH_FRAMED_GUEST_H
 #define TESTS_BENCH_FRAMED_GUEST_H
 
-#include "guest-introspection/guest_cpu.h"
-#include "guest-introspection/translate.h"
+#include "guest-introspection/x86/guest_cpu.h"
+#include "guest-introspection/x86/translate.h"
 #include "tests/buffer_memory.h"
 
 #include <stdlib.h>

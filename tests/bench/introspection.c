@@ -5,12 +5,12 @@
  * Machines differ, so each figure stands next to its ratio to a memcpy of the same run. The
  * kernel figures need build/images (tests/images/make-image.sh). */
 #include "base/cleanup.h"
-#include "guest-introspection/eh_frame_process.h"
-#include "guest-introspection/kallsyms.h"
-#include "guest-introspection/linux_kernel.h"
-#include "guest-introspection/linux_modules.h"
-#include "guest-introspection/linux_task.h"
-#include "guest-introspection/unwind.h"
+#include "guest-introspection/linux/eh_frame_process.h"
+#include "guest-introspection/linux/kallsyms.h"
+#include "guest-introspection/linux/linux_kernel.h"
+#include "guest-introspection/linux/linux_modules.h"
+#include "guest-introspection/linux/linux_task.h"
+#include "guest-introspection/unwind/unwind.h"
 #include "sampler/guest_view.h"
 #include "tests/bench/framed_guest.h"
 #include "tests/image_tasks.h"

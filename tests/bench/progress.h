@@ -8,7 +8,7 @@
 #ifndef TESTS_BENCH_PROGRESS_H
 #define TESTS_BENCH_PROGRESS_H
 
-#include "guest-introspection/guest_memory.h"
+#include "guest-introspection/x86/guest_memory.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* BTF from hostile bytes: whatever is found lies inside its structure. */
-#include "guest-introspection/btf.h"
+#include "guest-introspection/linux/btf.h"
 
 #include <stdlib.h>
 #include <string.h>

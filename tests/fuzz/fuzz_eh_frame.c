@@ -1,7 +1,7 @@
 /* .eh_frame is the guest's: whatever it says, and whichever of its pages are at hand, what is made
  * of it is a sound table, within bounded time. Input: which pages are missing, then the file. */
 #include "base/cursor.h"
-#include "guest-introspection/eh_frame.h"
+#include "guest-introspection/elf/eh_frame.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* ELF files are the guest's: whatever they say, and whichever of their pages are at hand, what is
  * found is a sound table. Input: which pages are missing, a bias, the file. */
 #include "base/cursor.h"
-#include "guest-introspection/elf_symbols.h"
+#include "guest-introspection/elf/elf_symbols.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* kallsyms tables from hostile bytes. Input: the text base (8 bytes), then the tables. */
-#include "guest-introspection/kallsyms.h"
+#include "guest-introspection/linux/kallsyms.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Kernel files are whatever the user was given: any bytes must be told from a kernel, and what is
  * accepted must lie inside the file and above 1 MiB. */
-#include "vmm/kernel_image.h"
+#include "vmm/boot/kernel_image.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* Finding a kernel, then its symbols, in hostile guest memory. Input: registers, then 4 KiB pages
  * that serve as guest memory; the first is the page-table root. */
 #include "base/cursor.h"
-#include "guest-introspection/kallsyms.h"
-#include "guest-introspection/linux_kernel.h"
+#include "guest-introspection/linux/kallsyms.h"
+#include "guest-introspection/linux/linux_kernel.h"
 #include "tests/buffer_memory.h"
 
 #include <stdlib.h>

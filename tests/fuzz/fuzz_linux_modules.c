@@ -1,6 +1,6 @@
 /* The list of modules, their symbols and build ids, from hostile memory. Input: which of the two
  * layouts, then the memory from the list's head on. */
-#include "guest-introspection/linux_module_notes.h"
+#include "guest-introspection/linux/linux_module_notes.h"
 #include "tests/kernel_memory.h"
 
 #include <stdlib.h>

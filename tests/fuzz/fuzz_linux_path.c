@@ -1,6 +1,6 @@
 /* Directories and mounts of hostile guest memory: looking for a path ends, whatever they are linked
  * to. Input: guest memory without paging (tests/linux_layouts.h): a task at 0. */
-#include "guest-introspection/linux_path.h"
+#include "guest-introspection/linux/linux_path.h"
 #include "tests/linux_layouts.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* A trace that is followed may be anybody's: fed in pieces, swept at nearly every one, looked at in
  * between, it must hold for any bytes, and count the same as when fed at once, or fail in both. */
-#include "profile/live_view.h"
+#include "analysis/live_view.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * pages: two of text, two of stacks, one of a program's text, one of its stack, one with the
  * tables and the TSS. Page tables are the fuzzer's own. */
 #include "base/cursor.h"
-#include "guest-introspection/linux_stack.h"
+#include "guest-introspection/linux/linux_stack.h"
 #include "tests/buffer_memory.h"
 
 #include <stdlib.h>

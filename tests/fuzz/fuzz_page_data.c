@@ -1,8 +1,8 @@
 /* Pages are made of traces from anybody: folding one, also with hardly any room for call paths,
  * must hold for any bytes and keep every tick; and what is written has to be inert where it is put.
  */
-#include "profile/flame_svg.h"
-#include "profile/page_data.h"
+#include "export/flame_svg.h"
+#include "analysis/page_data.h"
 
 #include <stdlib.h>
 #include <string.h>

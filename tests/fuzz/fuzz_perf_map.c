@@ -1,7 +1,7 @@
 /* A program writes what it likes into its perf map, and pages of it may be missing: names are
  * sound, and no two pieces of code overlap. Input: which pages are missing, the file. */
 #include "base/cursor.h"
-#include "guest-introspection/perf_map.h"
+#include "guest-introspection/elf/perf_map.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Any sequence of port accesses and input: the serial port must take no more than it has
  * room for, and come back to work when it is programmed anew. */
-#include "vmm/serial.h"
+#include "vmm/devices/serial.h"
 
 #include <stdlib.h>
 #include <string.h>

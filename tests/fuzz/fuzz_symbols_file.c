@@ -1,5 +1,5 @@
 /* Symbol files from hostile bytes, ELF and text. Input: whether a base is given, the file. */
-#include "guest-introspection/symbols_file.h"
+#include "guest-introspection/elf/symbols_file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Whatever a guest prints: the filter keeps within its bound, does not depend on where the
  * output is cut, and lets no control byte through but those it names. */
-#include "vmm/terminal_filter.h"
+#include "vmm/devices/terminal_filter.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* A trace may come from anybody: opening it, walking its samples in either order, naming their
  * frames and tasks, adding them up and writing them in any format must hold for any bytes. Walking
  * it twice must give the same, and every tick must be in every sum. */
-#include "profile/annotation.h"
-#include "profile/export.h"
+#include "analysis/annotation.h"
+#include "export/export.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * Input: mode, flags, three addresses, then guest memory. */
 #include "base/cursor.h"
-#include "guest-introspection/translate.h"
+#include "guest-introspection/x86/translate.h"
 #include "tests/buffer_memory.h"
 
 #include <stdlib.h>

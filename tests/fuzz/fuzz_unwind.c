@@ -1,7 +1,7 @@
 /* Stacks over hostile memory and registers: bounded, and every frame behind the leaf is unlike a
  * data page. Input: registers, then guest memory. */
 #include "base/cursor.h"
-#include "guest-introspection/unwind.h"
+#include "guest-introspection/unwind/unwind.h"
 #include "tests/buffer_memory.h"
 
 #include <stdlib.h>

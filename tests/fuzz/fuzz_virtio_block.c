@@ -2,7 +2,7 @@
  * program of register accesses, memory writes and notifications. Nothing it does may
  * crash, hang, write outside RAM or end the device's use after a reset. */
 #include "tests/unit/virtio_driver.h"
-#include "vmm/virtio_block.h"
+#include "vmm/devices/virtio_block.h"
 
 #include "base/cursor.h"
 

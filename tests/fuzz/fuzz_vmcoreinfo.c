@@ -1,5 +1,5 @@
 /* VMCOREINFO from hostile bytes. */
-#include "guest-introspection/vmcoreinfo.h"
+#include "guest-introspection/linux/vmcoreinfo.h"
 
 #include <stdlib.h>
 #include <string.h>

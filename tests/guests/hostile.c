@@ -1,6 +1,6 @@
 /* The role that attacks whoever looks at it or emulates for it. Whatever it does, the machine must
  * end with a result, in bounded time, and every tick must be accounted for. */
-#include "guest.h"
+#include "tests/guests/guest.h"
 
 #define PAGE 4096u
 #define OUTSIDE_MEMORY 0x7000000000ull /* 448 GiB: no memory there */

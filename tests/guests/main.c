@@ -1,5 +1,5 @@
 /* Chooses a role, plays it, ends the machine as it was told. */
-#include "guest.h"
+#include "tests/guests/guest.h"
 
 #define COM1 0x3f8
 #define ACPI_SLEEP_CONTROL 0x600

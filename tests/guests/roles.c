@@ -1,5 +1,5 @@
 /* The well-behaved roles: known call trees, port exits, idling, several CPUs, memory. */
-#include "guest.h"
+#include "tests/guests/guest.h"
 
 /* The tree: run_tree calls branch_a, which calls leaf_70 and branch_b, ... Of all iterations 70 %
  * are in leaf_70, 20 % in leaf_20, 8 % in leaf_8, 2 % in leaf_2. The rest of the code is a few

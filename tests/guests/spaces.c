@@ -1,6 +1,6 @@
 /* Two address spaces whose stacks lie at the same linear addresses in different memory. Code is
  * shared, too: only who reads a stack through the right page tables sees who called. */
-#include "guest.h"
+#include "tests/guests/guest.h"
 
 #if GUEST_LEVELS == 4
 

@@ -8,7 +8,7 @@
 #include "fxt/metadata.h"
 #include "fxt/reader.h"
 #include "fxt/sample.h"
-#include "guest-introspection/symbols_file.h"
+#include "guest-introspection/elf/symbols_file.h"
 #include "vmm/kvm_probe.h"
 #include "vmm/machine.h"
 

@@ -7,8 +7,8 @@
  *when, why it ended, its frames
  */
 #include "fxt/metadata.h"
-#include "profile/frames.h"
-#include "profile/trace.h"
+#include "analysis/frames.h"
+#include "trace/trace.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

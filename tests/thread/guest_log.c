@@ -2,7 +2,7 @@
  *
  *     make SAN=thread build/thread/tests/thread/guest_log && build/thread/tests/thread/guest_log
  */
-#include "sampler/guest_log.h"
+#include "recording/guest_log.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

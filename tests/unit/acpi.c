@@ -1,5 +1,5 @@
 /* The ACPI tables: checksums, what a guest looks for, and iasl's opinion of them. */
-#include "vmm/acpi.h"
+#include "vmm/boot/acpi.h"
 
 #include "base/container.h"
 

@@ -1,5 +1,5 @@
 /* Looking an address up equals going through the whole list. */
-#include "guest-introspection/address_index.h"
+#include "guest-introspection/elf/address_index.h"
 
 #include <criterion/criterion.h>
 

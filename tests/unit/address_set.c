@@ -1,4 +1,4 @@
-#include "sampler/address_set.h"
+#include "naming/address_set.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* Samples at instructions: which functions, which instructions, in which code. */
-#include "profile/annotation.h"
+#include "analysis/annotation.h"
 
 #include "fxt/code.h"
 #include "tests/unit/trace_file.h"

@@ -1,5 +1,5 @@
 /* Kernel files, what the guest finds in memory when it starts, and its CPUID. */
-#include "vmm/boot.h"
+#include "vmm/boot/boot.h"
 
 #include "vmm/cpuid.h"
 

@@ -1,5 +1,5 @@
 /* When two profiles differ, and when only their sampling does. */
-#include "profile/compare.h"
+#include "analysis/compare.h"
 
 #include "base/container.h"
 

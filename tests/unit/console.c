@@ -1,5 +1,5 @@
 /* The host's console: buffering, slow readers, --until, lines, keys, the terminal's mode. */
-#include "vmm/console.h"
+#include "vmm/devices/console.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /* Programs taken from the file systems on a guest's disks: the right ones, wherever they are, and
  * nothing that a guest may have written there does harm. */
 #include "base/cleanup.h"
-#include "guest-introspection/elf_image.h"
-#include "tools/record/disk_files.h"
-#include "tools/record/program_files.h"
+#include "guest-introspection/elf/elf_image.h"
+#include "naming/disk_files.h"
+#include "naming/program_files.h"
 #include "tools/subprocess.h"
 #include "vmm/sandbox.h"
 
@@ -91,7 +91,7 @@ TestSuite(disk_files, .init = begin, .fini = end, .timeout = 120);
 static void open_disk(struct disk_files *disks, const char *name)
 {
 	const char *paths[] = {path_of("not-there"), path_of(name)};
-	gp_status_t status = disk_files_init(disks, paths, 2, &error);
+	gp_status_t status = disk_files_init(disks, paths, 2, sandbox_disk_reader, &error);
 
 	if (status == GP_ERR_NOT_SUPPORTED)
 		cr_skip_test("%s", error.text);
@@ -198,7 +198,7 @@ Test(disk_files, of_several_the_one_that_is_wanted_is_taken)
 	      "truncate -s " IMAGE_SIZE " first; mke2fs -q -t ext2 -F -d second first");
 	paths[0] = path_of("first");
 	paths[1] = path_of("plain");
-	if (disk_files_init(&disks, paths, 2, &error) == GP_ERR_NOT_SUPPORTED)
+	if (disk_files_init(&disks, paths, 2, sandbox_disk_reader, &error) == GP_ERR_NOT_SUPPORTED)
 		cr_skip_test("%s", error.text);
 	fd = disk_files_take(&disks, "/usr/lib/program", is_program, program);
 	cr_assert_geq(fd, 0);
@@ -292,7 +292,8 @@ Test(disk_files, a_broken_file_system_has_an_end)
 static struct program_files *start_helper(const char *disk)
 {
 	const char *disks[] = {path_of(disk)};
-	struct program_files_places places = {.disks = disks, .disk_count = 1};
+	struct program_files_places places = {
+		.disks = disks, .disk_count = 1, .confine = sandbox_disk_reader};
 	struct program_files *files;
 
 	cr_assert_eq(program_files_start(&places, &files, &error), GP_OK, "%s", error.text);

@@ -1,9 +1,9 @@
 /* .eh_frame made by hand: what each instruction means, and what damaged records do not do. */
-#include "guest-introspection/eh_frame.h"
+#include "guest-introspection/elf/eh_frame.h"
 
 #include "base/container.h"
-#include "guest-introspection/eh_frame_rows.h"
-#include "guest-introspection/eh_frame_source.h"
+#include "guest-introspection/elf/eh_frame_rows.h"
+#include "guest-introspection/unwind/eh_frame_source.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The rules read from .eh_frame, every row of them, against what libdw reads of the same files. */
 #include "base/container.h"
-#include "guest-introspection/eh_frame.h"
+#include "guest-introspection/elf/eh_frame.h"
 #include "tests/image_memory.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* Stacks of real programs by their .eh_frame: the call trees that the programs of the memory images
  * have published are found whole, with and without frame pointers. Skips without the images. */
-#include "guest-introspection/eh_frame_process.h"
+#include "guest-introspection/linux/eh_frame_process.h"
 
 #include "base/cleanup.h"
 #include "base/container.h"

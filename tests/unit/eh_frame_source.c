@@ -1,6 +1,6 @@
 /* User stacks by .eh_frame rules: each kind of rule, frame pointers in between, and what is still
  * checked of them. */
-#include "guest-introspection/eh_frame_source.h"
+#include "guest-introspection/unwind/eh_frame_source.h"
 
 #include "tests/buffer_memory.h"
 

@@ -1,8 +1,8 @@
 /* ELF files of which only parts are at hand: this program's own, its C library's, made-up ones. */
-#include "guest-introspection/elf_symbols.h"
+#include "guest-introspection/elf/elf_symbols.h"
 
 #include "base/cleanup.h"
-#include "guest-introspection/symbols_file.h"
+#include "guest-introspection/elf/symbols_file.h"
 
 #include <criterion/criterion.h>
 #include <elf.h>

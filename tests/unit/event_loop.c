@@ -1,5 +1,5 @@
 /* The event loop: callbacks while readable, end of a watch, pause, regular files, stop. */
-#include "vmm/event_loop.h"
+#include "vmm/devices/event_loop.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

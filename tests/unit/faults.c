@@ -6,7 +6,7 @@
  */
 #include "tests/unit/fake_target.h"
 
-#include "sampler/recorder.h"
+#include "recording/recorder.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>

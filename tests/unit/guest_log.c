@@ -1,5 +1,5 @@
 /* Console lines on their way into the trace: what becomes a record, and what only a number. */
-#include "sampler/guest_log.h"
+#include "recording/guest_log.h"
 
 #include "fxt/reader.h"
 #include "fxt/writer.h"

@@ -1,5 +1,5 @@
 /* The guest's memory as the VMM lays it out. */
-#include "vmm/guest_ram.h"
+#include "vmm/devices/guest_ram.h"
 
 #include <criterion/criterion.h>
 

@@ -2,8 +2,8 @@
 #ifndef TESTS_UNIT_IMAGE_SUPPORT_H
 #define TESTS_UNIT_IMAGE_SUPPORT_H
 
-#include "guest-introspection/kallsyms.h"
-#include "guest-introspection/linux_kernel.h"
+#include "guest-introspection/linux/kallsyms.h"
+#include "guest-introspection/linux/linux_kernel.h"
 #include "tests/image_memory.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* kallsyms tables: real kernels' bytes, every known layout and encoding, and damage. */
 #include "base/cleanup.h"
-#include "guest-introspection/kallsyms.h"
+#include "guest-introspection/linux/kallsyms.h"
 #include "tests/buffer_memory.h"
 
 #include <criterion/criterion.h>

@@ -2,10 +2,10 @@
  *
  * Runs over build/images, which tests/images/make-image.sh makes; skips without it. */
 #include "base/cleanup.h"
-#include "guest-introspection/kallsyms.h"
-#include "guest-introspection/linux_kernel.h"
-#include "guest-introspection/linux_stack.h"
-#include "guest-introspection/unwind.h"
+#include "guest-introspection/linux/kallsyms.h"
+#include "guest-introspection/linux/linux_kernel.h"
+#include "guest-introspection/linux/linux_stack.h"
+#include "guest-introspection/unwind/unwind.h"
 #include "tests/unit/image_support.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* What each vCPU did, in pieces: which ticks are one, where one ends, and that none is lost. */
-#include "profile/export/lanes.h"
+#include "export/lanes.h"
 
 #include "base/container.h"
 

@@ -1,10 +1,10 @@
 /* Code of the functions that a kernel was stopped in: when it is copied, what is no code any more,
  * what changed, and what is left out. Over a kernel that is a few pages and a table of symbols. */
-#include "sampler/leaf_code.h"
+#include "naming/leaf_code.h"
 
 #include "fxt/code.h"
 #include "fxt/reader.h"
-#include "sampler/code_copy.h"
+#include "naming/code_copy.h"
 #include "tests/unit/fake_target.h"
 #include "tests/unit/image_support.h"
 

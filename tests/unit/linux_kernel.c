@@ -1,5 +1,5 @@
 /* Finding a kernel in a made-up guest: isolation, five levels, holes, and nothing there. */
-#include "guest-introspection/linux_kernel.h"
+#include "guest-introspection/linux/linux_kernel.h"
 #include "tests/buffer_memory.h"
 
 #include <criterion/criterion.h>

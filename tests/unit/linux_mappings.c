@@ -1,5 +1,5 @@
 /* Mappings of processes, from made-up memory and from that of real kernels. */
-#include "guest-introspection/linux_mappings.h"
+#include "guest-introspection/linux/linux_mappings.h"
 
 #include "base/cleanup.h"
 #include "tests/linux_layouts.h"

@@ -1,8 +1,8 @@
 /* The modules of a guest and their symbols, as the guest itself says they are. */
 #include "base/cleanup.h"
-#include "guest-introspection/linux_layout.h"
-#include "guest-introspection/linux_module_notes.h"
-#include "guest-introspection/linux_modules.h"
+#include "guest-introspection/linux/linux_layout.h"
+#include "guest-introspection/linux/linux_module_notes.h"
+#include "guest-introspection/linux/linux_modules.h"
 #include "tests/kernel_memory.h"
 #include "tests/unit/image_support.h"
 

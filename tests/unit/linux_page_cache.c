@@ -1,8 +1,8 @@
 /* Files out of the page cache, of made-up memory and of real kernels. */
-#include "guest-introspection/linux_page_cache.h"
+#include "guest-introspection/linux/linux_page_cache.h"
 
 #include "base/cleanup.h"
-#include "guest-introspection/linux_path.h"
+#include "guest-introspection/linux/linux_path.h"
 #include "tests/linux_layouts.h"
 #include "tests/unit/tasks_image.h"
 

@@ -1,6 +1,6 @@
 /* The current task of a vCPU and all tasks, as the guest itself says they are. */
 #include "base/cleanup.h"
-#include "guest-introspection/linux_task.h"
+#include "guest-introspection/linux/linux_task.h"
 #include "tests/kernel_memory.h"
 #include "tests/unit/image_support.h"
 

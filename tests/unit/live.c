@@ -1,5 +1,5 @@
 /* A trace followed while it grows: what is kept, what goes, and what a display is told. */
-#include "profile/live_view.h"
+#include "analysis/live_view.h"
 #include "tests/unit/trace_file.h"
 
 #include <criterion/criterion.h>

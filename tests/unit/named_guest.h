@@ -6,11 +6,11 @@
 
 #include "base/cleanup.h"
 #include "fxt/writer.h"
-#include "guest-introspection/linux_layout.h"
-#include "profile/trace.h"
+#include "guest-introspection/linux/linux_layout.h"
+#include "trace/trace.h"
 #include "sampler/guest_view.h"
 #include "sampler/session.h"
-#include "sampler/user_namer.h"
+#include "naming/user_namer.h"
 #include "tests/unit/fake_target.h"
 #include "tests/unit/tasks_image.h"
 

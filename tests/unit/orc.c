@@ -1,5 +1,5 @@
 /* ORC tables out of a guest's memory: formats, look-up, modules, damage. */
-#include "guest-introspection/orc.h"
+#include "guest-introspection/linux/orc.h"
 #include "tests/orc_builder.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* The data of the HTML pages: what is folded to what, and that nothing of a trace gets out of the
  * place where it is put. */
-#include "profile/flame_svg.h"
-#include "profile/page_data.h"
+#include "export/flame_svg.h"
+#include "analysis/page_data.h"
 #include "tests/unit/trace_file.h"
 
 #include <stdlib.h>

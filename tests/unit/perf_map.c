@@ -1,6 +1,6 @@
 /* The names that programs give to code they make: what counts, what is replaced, what is left out.
  */
-#include "guest-introspection/perf_map.h"
+#include "guest-introspection/elf/perf_map.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

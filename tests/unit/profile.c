@@ -1,9 +1,9 @@
 /* What every command that reads traces shares: names of processes, which frames are the kernel's,
  * call trees, filters, and the order of time. */
-#include "profile/profile.h"
+#include "analysis/profile.h"
 
 #include "base/container.h"
-#include "profile/merge.h"
+#include "trace/merge.h"
 #include "tests/unit/trace_file.h"
 
 static struct trace trace; /* too large for a stack */

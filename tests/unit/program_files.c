@@ -2,12 +2,12 @@
  * other. */
 #include "base/cleanup.h"
 #include "base/container.h"
-#include "guest-introspection/elf_sections.h"
-#include "tools/record/cpio_reader.h"
-#include "tools/record/initrd_files.h"
+#include "guest-introspection/elf/elf_sections.h"
+#include "naming/cpio_reader.h"
+#include "naming/initrd_files.h"
 #include "tools/lab/cpio.h"
-#include "tools/record/program_files.h"
-#include "tools/record/program_files_protocol.h"
+#include "naming/program_files.h"
+#include "naming/program_files_protocol.h"
 #include "tools/subprocess.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* Where the line of a running recording may be drawn, and what it says. */
-#include "sampler/tally.h"
+#include "recording/tally.h"
 #include "tools/record/record_status.h"
 
 #include "fxt/sample.h"

@@ -1,7 +1,7 @@
 /* The recorder over a target that is only threads: what is in its file, when, and what stays of it
  * when writing fails. */
-#include "profile/trace.h"
-#include "sampler/recorder.h"
+#include "trace/trace.h"
+#include "recording/recorder.h"
 #include "tests/unit/fake_target.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* The serial port as a driver sees it: identification, interrupts, FIFO, loopback. */
-#include "vmm/serial.h"
+#include "vmm/devices/serial.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Keyboard controller, clock, reset port and ACPI's power registers, over the port bus. */
-#include "vmm/acpi.h"
-#include "vmm/cmos.h"
-#include "vmm/i8042.h"
-#include "vmm/reset_port.h"
+#include "vmm/boot/acpi.h"
+#include "vmm/devices/cmos.h"
+#include "vmm/devices/i8042.h"
+#include "vmm/devices/reset_port.h"
 
 #include <criterion/criterion.h>
 

@@ -1,11 +1,11 @@
 /* Source lines and inlined functions: of a program that is compiled here, found by path, by build
  * id, from a server, and of a kernel that is not where its file says. */
-#include "profile/source_lines.h"
+#include "analysis/source_lines.h"
 
 #include "base/cleanup.h"
-#include "guest-introspection/elf_image.h"
-#include "guest-introspection/symbols_file.h"
-#include "profile/profile.h"
+#include "guest-introspection/elf/elf_image.h"
+#include "guest-introspection/elf/symbols_file.h"
+#include "analysis/profile.h"
 #include "tests/unit/trace_file.h"
 
 #include <stdlib.h>

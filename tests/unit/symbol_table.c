@@ -1,5 +1,5 @@
 /* Symbol look-up: what names an address, and what must not. */
-#include "guest-introspection/symbol_table.h"
+#include "guest-introspection/elf/symbol_table.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

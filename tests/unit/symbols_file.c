@@ -1,5 +1,5 @@
 /* Symbols from files: ELF, nm text, where they are moved to, and what is refused. */
-#include "guest-introspection/symbols_file.h"
+#include "guest-introspection/elf/symbols_file.h"
 
 #include <criterion/criterion.h>
 #include <elf.h>

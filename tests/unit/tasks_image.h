@@ -3,9 +3,9 @@
 #ifndef TESTS_UNIT_TASKS_IMAGE_H
 #define TESTS_UNIT_TASKS_IMAGE_H
 
-#include "guest-introspection/btf.h"
-#include "guest-introspection/linux_mappings.h"
-#include "guest-introspection/linux_page_cache.h"
+#include "guest-introspection/linux/btf.h"
+#include "guest-introspection/linux/linux_mappings.h"
+#include "guest-introspection/linux/linux_page_cache.h"
 #include "tests/unit/image_support.h"
 
 #define TASKS_IMAGE_PROCESSES 1024

@@ -1,5 +1,5 @@
 /* What of a guest's output reaches the host's terminal. */
-#include "vmm/terminal_filter.h"
+#include "vmm/devices/terminal_filter.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

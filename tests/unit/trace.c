@@ -1,6 +1,6 @@
 /* A trace file as the reports see it: what it says of itself, samples and their weights, names. */
 #include "fxt/ring.h"
-#include "profile/gzip.h"
+#include "trace/gzip.h"
 #include "tests/unit/trace_file.h"
 
 #include <criterion/criterion.h>

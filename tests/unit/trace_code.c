@@ -1,8 +1,8 @@
 /* Code in traces: whose it is, what is newest, what is missing, and one file in several programs.
  */
-#include "profile/trace_code.h"
+#include "trace/trace_code.h"
 
-#include "profile/frames.h"
+#include "analysis/frames.h"
 #include "tests/unit/trace_file.h"
 
 static struct file file;

@@ -5,7 +5,7 @@
 
 #include "fxt/metadata.h"
 #include "fxt/writer.h"
-#include "profile/trace.h"
+#include "trace/trace.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Address translation: every paging mode, page size and right, and what the CPU refuses. */
-#include "guest-introspection/translate.h"
+#include "guest-introspection/x86/translate.h"
 #include "tests/buffer_memory.h"
 
 #include <criterion/criterion.h>

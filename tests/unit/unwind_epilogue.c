@@ -1,5 +1,5 @@
 /* The return ahead of interrupted code: what is followed, and what is not believed. */
-#include "guest-introspection/unwind_epilogue.h"
+#include "guest-introspection/unwind/unwind_epilogue.h"
 #include "tests/buffer_memory.h"
 
 #include <criterion/criterion.h>

@@ -1,12 +1,12 @@
 /* Names of user programs' functions over memory images of real guests: through the whole chain from
  * a stopped vCPU to the reader of the trace, and what must not be named. Processes that end:
  * user_namer_ended.c. */
-#include "sampler/user_namer.h"
+#include "naming/user_namer.h"
 
-#include "profile/trace_code.h"
-#include "sampler/code_copy.h"
-#include "sampler/namer.h"
-#include "sampler/recorder.h"
+#include "trace/trace_code.h"
+#include "naming/code_copy.h"
+#include "naming/namer.h"
+#include "recording/recorder.h"
 #include "tests/unit/named_guest.h"
 
 /* From a stopped vCPU to the trace's reader. */

@@ -1,6 +1,6 @@
 /* What is named of processes that have ended since they were sampled, and of programs whose file
  * comes late from elsewhere. */
-#include "sampler/user_namer.h"
+#include "naming/user_namer.h"
 
 #include "tests/unit/named_guest.h"
 

@@ -1,8 +1,8 @@
 /* Symbols and build ids of user programs, out of page caches and memory of real guests. */
-#include "guest-introspection/user_symbols.h"
+#include "guest-introspection/linux/user_symbols.h"
 
 #include "base/cleanup.h"
-#include "guest-introspection/symbols_file.h"
+#include "guest-introspection/elf/symbols_file.h"
 #include "tests/unit/tasks_image.h"
 
 #include <elf.h>

@@ -1,7 +1,7 @@
 /* Virtio over mmio: negotiation, queues, the block and entropy devices, hostile drivers. */
 #include "tests/unit/virtio_driver.h"
-#include "vmm/virtio_block.h"
-#include "vmm/virtio_rng.h"
+#include "vmm/devices/virtio_block.h"
+#include "vmm/devices/virtio_rng.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 #ifndef TESTS_UNIT_VIRTIO_DRIVER_H
 #define TESTS_UNIT_VIRTIO_DRIVER_H
 
-#include "vmm/virtio_mmio.h"
+#include "vmm/devices/virtio_mmio.h"
 
 #include <string.h>
 

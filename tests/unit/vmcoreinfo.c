@@ -1,5 +1,5 @@
 /* VMCOREINFO: what a kernel says of itself agrees with what was found otherwise. */
-#include "guest-introspection/vmcoreinfo.h"
+#include "guest-introspection/linux/vmcoreinfo.h"
 #include "tests/unit/image_support.h"
 
 #include <criterion/criterion.h>

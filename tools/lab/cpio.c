@@ -1,4 +1,4 @@
-#include "cpio.h"
+#include "tools/lab/cpio.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -7,8 +7,8 @@
  *
  * $agent comes from the kernel's command line: octal escapes, because a path may hold what
  * the command line may not. */
-#include "lab.h"
-#include "protocol.h"
+#include "tools/lab/lab.h"
+#include "tools/lab/protocol.h"
 
 const char lab_init_script[] =
 	"#!/bin/busybox sh\n"

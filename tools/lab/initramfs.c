@@ -1,6 +1,6 @@
 /* The initramfs that L1 boots from: busybox, a few modules of its kernel and /init. */
-#include "lab.h"
-#include "cpio.h"
+#include "tools/lab/lab.h"
+#include "tools/lab/cpio.h"
 #include "tools/subprocess.h"
 
 #include "base/cleanup.h"

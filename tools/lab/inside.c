@@ -3,9 +3,9 @@
  *
  * It never exits: the host kills the machine when it has the exit code. When it cannot go
  * on it says why on the control port or, before there is one, on the console. */
-#include "lab.h"
-#include "protocol.h"
-#include "qemu_races.h"
+#include "tools/lab/lab.h"
+#include "tools/lab/protocol.h"
+#include "tools/lab/qemu_races.h"
 
 #include "base/cleanup.h"
 #include "base/container.h"

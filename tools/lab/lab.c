@@ -1,5 +1,5 @@
 /* guestprof lab: the command line. See lab.h for the parts. */
-#include "lab.h"
+#include "tools/lab/lab.h"
 
 #include "tools/command.h"
 

@@ -15,8 +15,8 @@
  *	qemu_races.c	what that does about the faults of QEMU
  *	protocol.c	the frames that the two ends exchange
  */
-#ifndef TOOLS_LAB_H
-#define TOOLS_LAB_H
+#ifndef TOOLS_LAB_LAB_H
+#define TOOLS_LAB_LAB_H
 
 #include "base/error.h"
 

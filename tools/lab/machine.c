@@ -1,6 +1,6 @@
 /* The QEMU process that is the lab's machine, and the descriptors that lead into it. */
-#include "lab.h"
-#include "protocol.h"
+#include "tools/lab/lab.h"
+#include "tools/lab/protocol.h"
 
 #include "base/cleanup.h"
 #include "base/container.h"

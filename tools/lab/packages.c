@@ -1,6 +1,6 @@
-#include "packages.h"
+#include "tools/lab/packages.h"
 
-#include "lab.h"
+#include "tools/lab/lab.h"
 
 #include "tools/progress.h"
 #include "tools/subprocess.h"

@@ -1,6 +1,6 @@
 /* A stock kernel, unpacked from its Debian package into the cache. */
-#include "lab.h"
-#include "packages.h"
+#include "tools/lab/lab.h"
+#include "tools/lab/packages.h"
 
 #include "tools/progress.h"
 #include "tools/subprocess.h"

@@ -1,5 +1,5 @@
 /* Where the lab keeps its parts. */
-#include "lab.h"
+#include "tools/lab/lab.h"
 
 #include <errno.h>
 #include <pwd.h>

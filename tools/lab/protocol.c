@@ -1,4 +1,4 @@
-#include "protocol.h"
+#include "tools/lab/protocol.h"
 
 #include <errno.h>
 #include <stdlib.h>

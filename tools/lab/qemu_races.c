@@ -1,4 +1,4 @@
-#include "qemu_races.h"
+#include "tools/lab/qemu_races.h"
 
 #include "base/cleanup.h"
 #include "base/container.h"

@@ -1,6 +1,6 @@
 /* The life of one run in the lab, seen from the host. */
-#include "lab.h"
-#include "protocol.h"
+#include "tools/lab/lab.h"
+#include "tools/lab/protocol.h"
 
 #include "base/cleanup.h"
 #include "base/container.h"

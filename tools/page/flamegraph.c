@@ -2,9 +2,9 @@
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/output.h"
-#include "page_command.h"
+#include "tools/page/page_command.h"
 
-#include "profile/flame_svg.h"
+#include "export/flame_svg.h"
 
 enum { OPTION_SVG = 256, OPTION_CALLERS, OPTION_IDLE };
 

@@ -1,4 +1,4 @@
-#include "page_command.h"
+#include "tools/page/page_command.h"
 
 #include "tools/output.h"
 #include "tools/progress.h"

@@ -1,8 +1,8 @@
 /* What the subcommands that turn traces into one file have in common: read, fold, write. */
-#ifndef TOOLS_PAGE_COMMAND_H
-#define TOOLS_PAGE_COMMAND_H
+#ifndef TOOLS_PAGE_PAGE_COMMAND_H
+#define TOOLS_PAGE_PAGE_COMMAND_H
 
-#include "page_writer.h"
+#include "tools/page/page_writer.h"
 
 struct page_command {
 	const char *program; /* for messages */

@@ -1,4 +1,4 @@
-#include "page_writer.h"
+#include "tools/page/page_writer.h"
 
 #include "base/container.h"
 #include "tools/page/assets.h"

@@ -1,8 +1,8 @@
 /* Puts an HTML page together: the parts of tools/page and the data. */
-#ifndef TOOLS_PAGE_WRITER_H
-#define TOOLS_PAGE_WRITER_H
+#ifndef TOOLS_PAGE_PAGE_WRITER_H
+#define TOOLS_PAGE_PAGE_WRITER_H
 
-#include "profile/page_data.h"
+#include "analysis/page_data.h"
 
 enum page_type {
 	PAGE_FLAMEGRAPH,

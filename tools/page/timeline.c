@@ -1,7 +1,7 @@
 /* guestprof timeline: one HTML file that shows who ran on which vCPU when. */
 #include "tools/command.h"
 #include "tools/options.h"
-#include "page_command.h"
+#include "tools/page/page_command.h"
 
 static const char help[] =
 	"usage: guestprof timeline [OPTIONS] [FILE]\n"

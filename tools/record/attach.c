@@ -1,13 +1,13 @@
 /* guestprof attach: profiles a virtual machine that another process runs. */
 #include "tools/command.h"
 
-#include "attach.h"
+#include "tools/record/attach.h"
 #include "attach/attached_vm.h"
 #include "attach/domain.h"
 #include "attach/libvirt.h"
 #include "tools/end_signals.h"
-#include "sampling.h"
-#include "sampling_summary.h"
+#include "tools/record/sampling.h"
+#include "tools/record/sampling_summary.h"
 #include "vmm/sandbox.h"
 
 #include <signal.h>

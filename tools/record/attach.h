@@ -1,9 +1,9 @@
 /* What `guestprof attach` does once its command line has been read, for other subcommands that
  * attach. */
-#ifndef TOOLS_ATTACH_H
-#define TOOLS_ATTACH_H
+#ifndef TOOLS_RECORD_ATTACH_H
+#define TOOLS_RECORD_ATTACH_H
 
-#include "attach_options.h"
+#include "tools/record/attach_options.h"
 
 /* Attaches, samples, prints what became of it, and returns the exit code. Once in a process: takes
  * over its signals. */

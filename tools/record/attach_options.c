@@ -1,4 +1,4 @@
-#include "attach_options.h"
+#include "tools/record/attach_options.h"
 
 #include "tools/command.h"
 

@@ -1,8 +1,8 @@
 /* The command line of guestprof attach. */
-#ifndef TOOLS_ATTACH_OPTIONS_H
-#define TOOLS_ATTACH_OPTIONS_H
+#ifndef TOOLS_RECORD_ATTACH_OPTIONS_H
+#define TOOLS_RECORD_ATTACH_OPTIONS_H
 
-#include "sampling_options.h"
+#include "tools/record/sampling_options.h"
 
 #include <stdbool.h>
 

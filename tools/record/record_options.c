@@ -1,4 +1,4 @@
-#include "record_options.h"
+#include "tools/record/record_options.h"
 
 #include "tools/command.h"
 

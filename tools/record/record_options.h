@@ -1,8 +1,8 @@
 /* The command line of guestprof record. */
-#ifndef TOOLS_RECORD_OPTIONS_H
-#define TOOLS_RECORD_OPTIONS_H
+#ifndef TOOLS_RECORD_RECORD_OPTIONS_H
+#define TOOLS_RECORD_RECORD_OPTIONS_H
 
-#include "sampling_options.h"
+#include "tools/record/sampling_options.h"
 #include "vmm/machine.h"
 
 #include <stdbool.h>

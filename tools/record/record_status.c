@@ -1,6 +1,6 @@
-#include "record_status.h"
+#include "tools/record/record_status.h"
 
-#include "profile/frames.h"
+#include "analysis/frames.h"
 #include "tools/progress.h"
 
 #include <stdio.h>

@@ -6,10 +6,10 @@
  * record_status_has_place(). Elsewhere Ctrl-A s shows the same when it is asked for, in the
  * console's own stream.
  */
-#ifndef TOOLS_RECORD_STATUS_H
-#define TOOLS_RECORD_STATUS_H
+#ifndef TOOLS_RECORD_RECORD_STATUS_H
+#define TOOLS_RECORD_RECORD_STATUS_H
 
-#include "sampler/recorder.h"
+#include "recording/recorder.h"
 
 #include <guestprof/sampler.h>
 

@@ -1,6 +1,7 @@
-#include "sampling.h"
+#include "tools/record/sampling.h"
 
 #include "tools/output.h"
+#include "vmm/sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,8 @@ static gp_status_t start_helper(struct sampling *sampling, const struct machine_
 				struct error *error)
 {
 	const char *disks[MACHINE_DISKS_MAX];
-	struct program_files_places places = {.symfs = sampling->options->symfs, .disks = disks};
+	struct program_files_places places = {
+		.symfs = sampling->options->symfs, .disks = disks, .confine = sandbox_disk_reader};
 	const char *problem;
 	gp_status_t status;
 

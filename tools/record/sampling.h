@@ -1,13 +1,13 @@
 /* A session with its trace: what every command that samples does in the same way, whoever owns the
  * vCPUs. The caller makes the target, waits, and ends. */
-#ifndef TOOLS_SAMPLING_H
-#define TOOLS_SAMPLING_H
+#ifndef TOOLS_RECORD_SAMPLING_H
+#define TOOLS_RECORD_SAMPLING_H
 
 #include "base/error.h"
-#include "program_files.h"
-#include "sampler/recorder.h"
-#include "sampling_options.h"
-#include "symbol_files.h"
+#include "naming/program_files.h"
+#include "recording/recorder.h"
+#include "tools/record/sampling_options.h"
+#include "tools/record/symbol_files.h"
 #include "vmm/machine.h"
 
 #include <guestprof/sampler.h>

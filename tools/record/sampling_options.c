@@ -1,4 +1,4 @@
-#include "sampling_options.h"
+#include "tools/record/sampling_options.h"
 
 #include "tools/command.h"
 

@@ -1,6 +1,6 @@
 /* The options of commands that sample: the same words with the same meaning everywhere. */
-#ifndef TOOLS_SAMPLING_OPTIONS_H
-#define TOOLS_SAMPLING_OPTIONS_H
+#ifndef TOOLS_RECORD_SAMPLING_OPTIONS_H
+#define TOOLS_RECORD_SAMPLING_OPTIONS_H
 
 #include <guestprof/sampler.h>
 

@@ -1,8 +1,8 @@
-#include "sampling_summary.h"
+#include "tools/record/sampling_summary.h"
 
-#include "profile/profile.h"
-#include "profile/table.h"
-#include "profile/text.h"
+#include "analysis/profile.h"
+#include "analysis/table.h"
+#include "analysis/text.h"
 
 #include <stdio.h>
 #include <string.h>

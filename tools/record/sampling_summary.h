@@ -1,8 +1,8 @@
 /* What the commands that sample say at their end. */
-#ifndef TOOLS_SAMPLING_SUMMARY_H
-#define TOOLS_SAMPLING_SUMMARY_H
+#ifndef TOOLS_RECORD_SAMPLING_SUMMARY_H
+#define TOOLS_RECORD_SAMPLING_SUMMARY_H
 
-#include "sampling.h"
+#include "tools/record/sampling.h"
 
 /* To standard error: how it ended, what became of the ticks, where the time went, and how to look
  * at it; and a line for whatever could not be found out. Reads the finished trace through its

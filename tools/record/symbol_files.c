@@ -1,7 +1,7 @@
-#include "symbol_files.h"
+#include "tools/record/symbol_files.h"
 
 #include "base/cleanup.h"
-#include "guest-introspection/symbols_file.h"
+#include "guest-introspection/elf/symbols_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /* Symbol files named on a command line: FILE or FILE@BASE. */
-#ifndef TOOLS_SYMBOL_FILES_H
-#define TOOLS_SYMBOL_FILES_H
+#ifndef TOOLS_RECORD_SYMBOL_FILES_H
+#define TOOLS_RECORD_SYMBOL_FILES_H
 
 #include "base/error.h"
-#include "guest-introspection/symbol_table.h"
+#include "guest-introspection/elf/symbol_table.h"
 
 #define SYMBOL_FILES_MAX 8
 

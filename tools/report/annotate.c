@@ -1,11 +1,11 @@
 /* guestprof annotate: the instructions that took a function's time. */
-#include "annotate.h"
+#include "tools/report/annotate.h"
 
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/output.h"
 #include "tools/progress.h"
-#include "source_options.h"
+#include "tools/report/source_options.h"
 
 #include <stdlib.h>
 #include <string.h>

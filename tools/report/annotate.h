@@ -1,8 +1,8 @@
 /* What guestprof annotate shows, and its two writers. Private to tools/annotate*.c. */
-#ifndef TOOLS_ANNOTATE_H
-#define TOOLS_ANNOTATE_H
+#ifndef TOOLS_REPORT_ANNOTATE_H
+#define TOOLS_REPORT_ANNOTATE_H
 
-#include "profile/annotation.h"
+#include "analysis/annotation.h"
 
 struct annotate {
 	const char *path;

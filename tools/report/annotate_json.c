@@ -1,7 +1,7 @@
 /* guestprof annotate as JSON: one object. */
-#include "annotate.h"
+#include "tools/report/annotate.h"
 
-#include "profile/text.h"
+#include "analysis/text.h"
 
 #include <string.h>
 

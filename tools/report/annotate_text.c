@@ -1,8 +1,8 @@
 /* guestprof annotate as text. */
-#include "annotate.h"
+#include "tools/report/annotate.h"
 
 #include "base/cleanup.h"
-#include "profile/text.h"
+#include "analysis/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /* guestprof diff: what takes another part of the time in a second trace. */
-#include "diff.h"
+#include "tools/report/diff.h"
 
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 
-#include "profile/text.h"
+#include "analysis/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* What guestprof diff found out, and its writers. Private to tools/diff*.c. */
-#ifndef TOOLS_DIFF_H
-#define TOOLS_DIFF_H
+#ifndef TOOLS_REPORT_DIFF_H
+#define TOOLS_REPORT_DIFF_H
 
 #include "tools/options.h"
-#include "profile/compare_tree.h"
+#include "analysis/compare_tree.h"
 
 enum { DIFF_BEFORE, DIFF_AFTER, DIFF_SIDES };
 

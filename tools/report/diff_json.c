@@ -1,8 +1,8 @@
 /* guestprof diff as JSON: one object. A tree is a list of nodes that name their parent. */
-#include "diff.h"
+#include "tools/report/diff.h"
 
-#include "profile/text.h"
-#include "tree_walk.h"
+#include "analysis/text.h"
+#include "tools/report/tree_walk.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
 #include "tools/output.h"
 #include "tools/progress.h"
 
-#include "profile/export.h"
-#include "source_options.h"
+#include "export/export.h"
+#include "tools/report/source_options.h"
 
 #include <stdlib.h>
 #include <string.h>

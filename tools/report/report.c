@@ -1,12 +1,12 @@
 /* guestprof report: where the time went. */
-#include "report.h"
+#include "tools/report/report.h"
 
 #include "base/container.h"
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/output.h"
 #include "tools/progress.h"
-#include "source_options.h"
+#include "tools/report/source_options.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* What guestprof report found out, and its three writers. Private to tools/report*.c. */
-#ifndef TOOLS_REPORT_H
-#define TOOLS_REPORT_H
+#ifndef TOOLS_REPORT_REPORT_H
+#define TOOLS_REPORT_REPORT_H
 
 #include "tools/options.h"
-#include "profile/profile.h"
-#include "profile/table.h"
+#include "analysis/profile.h"
+#include "analysis/table.h"
 
 struct report {
 	const char *path;

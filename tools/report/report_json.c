@@ -1,10 +1,10 @@
 /* guestprof report as JSON: one object. Trees are lists of nodes that name their parent, because
  * readers of JSON limit how deep it may nest. */
-#include "report.h"
+#include "tools/report/report.h"
 
 #include "base/container.h"
-#include "profile/text.h"
-#include "tree_walk.h"
+#include "analysis/text.h"
+#include "tools/report/tree_walk.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* guestprof report as text and as Markdown. */
-#include "report.h"
+#include "tools/report/report.h"
 
-#include "profile/text.h"
-#include "tree_walk.h"
+#include "analysis/text.h"
+#include "tools/report/tree_walk.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* The options that say where debug information is, the same for every subcommand that shows source
  * lines. As filter_options.h. */
-#ifndef TOOLS_SOURCE_OPTIONS_H
-#define TOOLS_SOURCE_OPTIONS_H
+#ifndef TOOLS_REPORT_SOURCE_OPTIONS_H
+#define TOOLS_REPORT_SOURCE_OPTIONS_H
 
-#include "profile/source_lines.h"
+#include "analysis/source_lines.h"
 
 #define SOURCE_OPTION_FIRST 0x800 /* below FILTER_OPTION_FIRST */
 /* clang-format off */

@@ -1,8 +1,8 @@
 /* A call tree in the order it is printed, for report and diff. */
-#ifndef TOOLS_TREE_WALK_H
-#define TOOLS_TREE_WALK_H
+#ifndef TOOLS_REPORT_TREE_WALK_H
+#define TOOLS_REPORT_TREE_WALK_H
 
-#include "profile/call_tree.h"
+#include "analysis/call_tree.h"
 
 struct tree_walk {
 	const struct call_tree *tree;

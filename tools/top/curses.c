@@ -1,4 +1,4 @@
-#include "curses.h"
+#include "tools/top/curses.h"
 
 #include "base/container.h"
 

@@ -1,6 +1,6 @@
-#include "display.h"
+#include "tools/top/display.h"
 
-#include "profile/text.h"
+#include "analysis/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 #ifndef TOOLS_TOP_DISPLAY_H
 #define TOOLS_TOP_DISPLAY_H
 
-#include "profile/live_view.h"
-#include "source.h"
+#include "analysis/live_view.h"
+#include "tools/top/source.h"
 
 #define TOP_TEXT_MAX 64
 #define TOP_NAME_MAX 200  /* of a function, as it is shown */

@@ -1,6 +1,6 @@
 /* The keys of `guestprof top`. */
-#include "curses.h"
-#include "display.h"
+#include "tools/top/curses.h"
+#include "tools/top/display.h"
 
 #include <stdio.h>
 #include <string.h>

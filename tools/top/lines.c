@@ -1,4 +1,4 @@
-#include "lines.h"
+#include "tools/top/lines.h"
 
 #include <stdbool.h>
 #include <string.h>

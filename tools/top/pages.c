@@ -1,8 +1,8 @@
 /* The pages of `guestprof top`, drawn line by line: what does not fit is cut, whatever the size. */
 #include "base/container.h"
-#include "profile/text.h"
-#include "curses.h"
-#include "display.h"
+#include "analysis/text.h"
+#include "tools/top/curses.h"
+#include "tools/top/display.h"
 
 #include <stdarg.h>
 #include <stdio.h>

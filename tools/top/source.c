@@ -1,4 +1,4 @@
-#include "source.h"
+#include "tools/top/source.h"
 
 #include "base/container.h"
 

@@ -1,7 +1,7 @@
 /* What `guestprof top` shows: a trace that grows, and who writes it.
  *
  * A recording runs as a process of its own, the same as without a display, and writes its trace to
- * a file, or to memory when none is to be kept. A thread follows the trace (profile/live.h) and
+ * a file, or to memory when none is to be kept. A thread follows the trace (trace/live.h) and
  * takes what the recording prints; the display asks it for a copy now and then. So the display
  * needs nothing of the recorder but its file: it cannot slow the guest down or bring it to an end,
  * the recording stays in its sandbox, and any file that grows can be shown, whoever writes it. A
@@ -13,8 +13,8 @@
 #ifndef TOOLS_TOP_SOURCE_H
 #define TOOLS_TOP_SOURCE_H
 
-#include "profile/live.h"
-#include "lines.h"
+#include "trace/live.h"
+#include "tools/top/lines.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -3,12 +3,12 @@
 
 #include "tools/record/attach.h"
 #include "base/container.h"
-#include "profile/filter.h"
+#include "analysis/filter.h"
 #include "tools/record/record.h"
 #include "tools/record/sampling.h"
-#include "curses.h"
-#include "display.h"
-#include "source.h"
+#include "tools/top/curses.h"
+#include "tools/top/display.h"
+#include "tools/top/source.h"
 
 #include <poll.h>
 #include <signal.h>

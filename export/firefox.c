@@ -1,0 +1,471 @@
+/* The "processed profile" of the Firefox Profiler (profiler.firefox.com), JSON in gzip: its types
+ * are declared in github.com/firefox-devtools/profiler, src/types/profile; version 54 of them.
+ * Every thread has its own tables of functions and stacks; a guest's thread, or a vCPU, is one. One
+ * more has no samples, but as markers the lines on the console and what each vCPU did. */
+#include "export/firefox_markers.h"
+#include "export/functions.h"
+#include "export/series.h"
+
+#include "base/cleanup.h"
+#include "trace/gzip.h"
+#include "analysis/text.h"
+
+#include <stdlib.h>
+
+#define CATEGORIES                                                                   \
+	"[{\"name\":\"Kernel\",\"color\":\"orange\",\"subcategories\":[\"Other\"]}," \
+	"{\"name\":\"User\",\"color\":\"blue\",\"subcategories\":[\"Other\"]},"      \
+	"{\"name\":\"Startup\",\"color\":\"purple\",\"subcategories\":[\"Other\"]}," \
+	"{\"name\":\"Other\",\"color\":\"grey\",\"subcategories\":[\"Other\"]}]"
+
+/* What one thread uses of the shared tree, with numbers of its own. `of_node`, `of_frame` and
+ * `of_function` hold for entries whose mark is the thread's. */
+struct tables {
+	uint32_t *nodes; /* used, parents first */
+	size_t node_count;
+	uint32_t *frames; /* used */
+	size_t frame_count;
+	uint32_t *of_node;
+	uint32_t *node_mark;
+	uint32_t *of_frame;
+	uint32_t *frame_mark;
+	uint32_t *functions; /* used, as numbers of frames */
+	size_t function_count;
+	uint32_t *of_function;
+	uint32_t *function_mark;
+	uint32_t *function_of; /* of every frame: export_functions() */
+};
+
+static void tables_deinit(struct tables *tables)
+{
+	free(tables->nodes);
+	free(tables->frames);
+	free(tables->of_node);
+	free(tables->node_mark);
+	free(tables->of_frame);
+	free(tables->frame_mark);
+	free(tables->functions);
+	free(tables->of_function);
+	free(tables->function_mark);
+	free(tables->function_of);
+}
+
+static bool tables_init(struct tables *tables, size_t nodes, const struct frames *table)
+{
+	size_t frames = table->count;
+
+	*tables = (struct tables){
+		.nodes = calloc(nodes, sizeof(uint32_t)),
+		.frames = calloc(frames + 1, sizeof(uint32_t)),
+		.of_node = calloc(nodes, sizeof(uint32_t)),
+		.node_mark = calloc(nodes, sizeof(uint32_t)),
+		.of_frame = calloc(frames + 1, sizeof(uint32_t)),
+		.frame_mark = calloc(frames + 1, sizeof(uint32_t)),
+		.functions = calloc(frames + 1, sizeof(uint32_t)),
+		.of_function = calloc(frames + 1, sizeof(uint32_t)),
+		.function_mark = calloc(frames + 1, sizeof(uint32_t)),
+		.function_of = export_functions(table),
+	};
+	return tables->nodes && tables->frames && tables->of_node && tables->node_mark &&
+	       tables->of_frame && tables->frame_mark && tables->functions && tables->of_function &&
+	       tables->function_mark && tables->function_of;
+}
+
+static int compare_numbers(const void *left, const void *right)
+{
+	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+
+	return a < b ? -1 : a > b;
+}
+
+static void collect_frame(struct tables *tables, uint32_t frame, uint32_t mark)
+{
+	uint32_t function = tables->function_of[frame];
+
+	if (tables->frame_mark[frame] == mark)
+		return;
+	tables->frame_mark[frame] = mark;
+	tables->of_frame[frame] = (uint32_t)tables->frame_count;
+	tables->frames[tables->frame_count++] = frame;
+	if (tables->function_mark[function] == mark)
+		return;
+	tables->function_mark[function] = mark;
+	tables->of_function[function] = (uint32_t)tables->function_count;
+	tables->functions[tables->function_count++] = function;
+}
+
+static void collect(struct tables *tables, const struct call_tree *tree,
+		    const struct series *series, uint32_t mark)
+{
+	tables->node_count = tables->frame_count = tables->function_count = 0;
+	for (size_t i = 0; i < series->count; i++)
+		for (uint32_t node = series->samples[i].node;
+		     node && tables->node_mark[node] != mark; node = tree->nodes[node].parent) {
+			tables->node_mark[node] = mark;
+			tables->nodes[tables->node_count++] = node;
+		}
+	if (tables->node_count)
+		qsort(tables->nodes, tables->node_count, sizeof(uint32_t), compare_numbers);
+	for (size_t i = 0; i < tables->node_count; i++) {
+		tables->of_node[tables->nodes[i]] = (uint32_t)i;
+		collect_frame(tables, tree->nodes[tables->nodes[i]].frame, mark);
+	}
+}
+
+static int category_of(const struct frame *frame)
+{
+	switch (frame->kind) {
+	case FRAME_KERNEL:
+	case FRAME_MODULE:
+		return CATEGORY_KERNEL;
+	case FRAME_USER:
+		return CATEGORY_USER;
+	case FRAME_BOOT:
+		return CATEGORY_BOOT;
+	default:
+		return CATEGORY_OTHER;
+	}
+}
+
+/* A column that is the same in every row. */
+static void same_column(FILE *to, const char *name, const char *value, size_t count)
+{
+	fprintf(to, ",\"%s\":[", name);
+	for (size_t i = 0; i < count; i++)
+		fprintf(to, "%s%s", i ? "," : "", value);
+	putc(']', to);
+}
+
+static void count_column(FILE *to, const char *name, size_t count)
+{
+	fprintf(to, ",\"%s\":[", name);
+	for (size_t i = 0; i < count; i++)
+		fprintf(to, "%s%zu", i ? "," : "", i);
+	putc(']', to);
+}
+
+/* A line, which is not known as 0. */
+static void print_line(FILE *to, size_t index, unsigned line)
+{
+	if (line)
+		fprintf(to, "%s%u", index ? "," : "", line);
+	else
+		fprintf(to, "%snull", index ? "," : "");
+}
+
+static void print_frame_table(FILE *to, const struct tables *tables, const struct frames *frames)
+{
+	size_t count = tables->frame_count;
+
+	fprintf(to, "\"frameTable\":{\"length\":%zu", count);
+	same_column(to, "address", "-1", count);
+	fputs(",\"inlineDepth\":[", to);
+	for (size_t i = 0; i < count; i++)
+		fprintf(to, "%s%d", i ? "," : "", frames->entries[tables->frames[i]].is_inlined);
+	fputs("],\"category\":[", to);
+	for (size_t i = 0; i < count; i++)
+		fprintf(to, "%s%d", i ? "," : "", category_of(&frames->entries[tables->frames[i]]));
+	putc(']', to);
+	same_column(to, "subcategory", "0", count);
+	fputs(",\"func\":[", to);
+	for (size_t i = 0; i < count; i++)
+		fprintf(to, "%s%u", i ? "," : "",
+			tables->of_function[tables->function_of[tables->frames[i]]]);
+	putc(']', to);
+	same_column(to, "nativeSymbol", "null", count);
+	same_column(to, "innerWindowID", "null", count);
+	fputs(",\"line\":[", to);
+	for (size_t i = 0; i < count; i++)
+		print_line(to, i, frames->entries[tables->frames[i]].line);
+	putc(']', to);
+	same_column(to, "column", "null", count);
+	putc('}', to);
+}
+
+/* Their names are the first strings, their files, of those that have one, the next. */
+static void print_functions(FILE *to, const struct tables *tables, const struct frames *frames)
+{
+	size_t count = tables->function_count, files = 0;
+
+	fprintf(to, ",\"funcTable\":{\"length\":%zu", count);
+	count_column(to, "name", count);
+	same_column(to, "isJS", "false", count);
+	same_column(to, "relevantForJS", "false", count);
+	same_column(to, "resource", "-1", count);
+	fputs(",\"fileName\":[", to);
+	for (size_t i = 0; i < count; i++) {
+		if (frames->entries[tables->functions[i]].file)
+			fprintf(to, "%s%zu", i ? "," : "", count + files++);
+		else
+			fprintf(to, "%snull", i ? "," : "");
+	}
+	fputs("],\"lineNumber\":[", to);
+	for (size_t i = 0; i < count; i++)
+		print_line(to, i, frames->entries[tables->functions[i]].begin);
+	putc(']', to);
+	same_column(to, "columnNumber", "null", count);
+	putc('}', to);
+}
+
+static void print_strings(FILE *to, const struct tables *tables, const struct frames *frames)
+{
+	size_t count = tables->function_count;
+
+	fputs(",\"stringArray\":[", to);
+	for (size_t i = 0; i < count; i++) {
+		const struct frame *frame = &frames->entries[tables->functions[i]];
+
+		if (i)
+			putc(',', to);
+		text_print_json(to, frame->name, frame->name_bytes);
+	}
+	for (size_t i = 0; i < count; i++) {
+		const char *file = frames->entries[tables->functions[i]].file;
+
+		if (!file)
+			continue;
+		putc(',', to);
+		text_print_json(to, file, strlen(file));
+	}
+	putc(']', to);
+}
+
+static void print_stack_table(FILE *to, const struct tables *tables, const struct call_tree *tree)
+{
+	fprintf(to, ",\"stackTable\":{\"length\":%zu,\"prefix\":[", tables->node_count);
+	for (size_t i = 0; i < tables->node_count; i++) {
+		uint32_t parent = tree->nodes[tables->nodes[i]].parent;
+
+		if (parent)
+			fprintf(to, "%s%u", i ? "," : "", tables->of_node[parent]);
+		else
+			fprintf(to, "%snull", i ? "," : "");
+	}
+	fputs("],\"frame\":[", to);
+	for (size_t i = 0; i < tables->node_count; i++)
+		fprintf(to, "%s%u", i ? "," : "",
+			tables->of_frame[tree->nodes[tables->nodes[i]].frame]);
+	fputs("]}", to);
+}
+
+static void print_samples(FILE *to, const struct tables *tables, const struct series *series,
+			  uint64_t first_ns, uint64_t period_ns)
+{
+	fprintf(to, ",\"samples\":{\"length\":%zu,\"stack\":[", series->count);
+	for (size_t i = 0; i < series->count; i++)
+		fprintf(to, "%s%u", i ? "," : "", tables->of_node[series->samples[i].node]);
+	fputs("],\"time\":[", to);
+	for (size_t i = 0; i < series->count; i++) {
+		uint64_t since_ns = series->samples[i].time_ns - first_ns;
+
+		fprintf(to, "%s%llu.%06llu", i ? "," : "", (unsigned long long)(since_ns / 1000000),
+			(unsigned long long)(since_ns % 1000000));
+	}
+	fputs("],\"weight\":[", to);
+	for (size_t i = 0; i < series->count; i++)
+		fprintf(to, "%s%u", i ? "," : "", series->samples[i].ticks);
+	/* So that it is known how much each thread ran. */
+	fputs("],\"threadCPUDelta\":[", to);
+	for (size_t i = 0; i < series->count; i++)
+		fprintf(to, "%s%llu", i ? "," : "",
+			(unsigned long long)(series->samples[i].ticks * period_ns));
+	fputs("],\"weightType\":\"samples\"}", to);
+}
+
+#define NO_MARKERS                                                                           \
+	",\"markers\":{\"length\":0,\"category\":[],\"data\":[],\"endTime\":[],\"name\":[]," \
+	"\"phase\":[],"                                                                      \
+	"\"startTime\":[]}"
+
+/* What is the same in all of them, and whose thread it is. */
+static void print_thread_end(FILE *to, const struct export_task *task)
+{
+	const char *process = task->process == FXT_VCPU_PROCESS ? "guest" : task->process_name;
+
+	fputs(",\"nativeSymbols\":{\"length\":0,\"address\":[],"
+	      "\"functionSize\":[],\"libIndex\":[],\"name\":[]},\"resourceTable\":{\"length\":0,"
+	      "\"lib\":[],\"name\":[],\"host\":[],\"type\":[]},\"pausedRanges\":[],"
+	      "\"processType\":\"default\",\"processShutdownTime\":null,"
+	      "\"processStartupTime\":0,\"registerTime\":0,\"unregisterTime\":null,\"name\":",
+	      to);
+	text_print_json(to, task->thread_name, strlen(task->thread_name));
+	fputs(",\"processName\":", to);
+	text_print_json(to, process, strlen(process));
+	fprintf(to, ",\"isMainThread\":%s,\"pid\":\"%llu\",\"tid\":%llu}",
+		task->process == task->thread ? "true" : "false", (unsigned long long)task->process,
+		(unsigned long long)task->thread);
+}
+
+static void print_thread(FILE *to, const struct export *export, const struct series *series,
+			 const struct tables *tables)
+{
+	const struct series_set *set = export->state;
+	uint64_t first_ns = export->trace->info.first_ns;
+
+	putc('{', to);
+	print_frame_table(to, tables, export->frames);
+	print_functions(to, tables, export->frames);
+	print_strings(to, tables, export->frames);
+	print_stack_table(to, tables, &set->tree);
+	print_samples(to, tables, series, first_ns, export_period_ns(export));
+	fputs(NO_MARKERS, to);
+	print_thread_end(to, &series->task);
+}
+
+/* The thread that has the markers only; nothing in its tables. */
+static void print_marker_thread(FILE *to, const struct export *export)
+{
+	const struct series_set *set = export->state;
+	const struct tables none = {0};
+	const struct series series = {.task = {.process = FXT_VCPU_PROCESS,
+					       .thread = FXT_VCPU_PROCESS,
+					       .thread_name = "console and vCPUs"}};
+
+	putc('{', to);
+	print_frame_table(to, &none, export->frames);
+	print_functions(to, &none, export->frames);
+	markers_print_names(to, set->more);
+	print_stack_table(to, &none, &set->tree);
+	print_samples(to, &none, &series, 0, 0);
+	markers_print_table(to, set->more, export->trace->info.first_ns);
+	print_thread_end(to, &series.task);
+}
+
+static gp_status_t print_threads(FILE *to, const struct export *export, struct error *error)
+{
+	const struct series_set *set = export->state;
+	struct tables tables;
+
+	if (!tables_init(&tables, set->tree.count, export->frames)) {
+		tables_deinit(&tables);
+		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the tables of threads");
+	}
+	for (size_t i = 0; i < set->count && !ferror(to); i++) {
+		collect(&tables, &set->tree, &set->list[i], (uint32_t)i + 1);
+		if (i)
+			putc(',', to);
+		print_thread(to, export, &set->list[i], &tables);
+	}
+	tables_deinit(&tables);
+	if (set->count)
+		putc(',', to);
+	print_marker_thread(to, export);
+	return GP_OK;
+}
+
+static gp_status_t print_profile(FILE *to, const struct export *export, struct error *error)
+{
+	const struct trace_info *info = &export->trace->info;
+	double start_ms = info->wall_clock_ns
+				  ? ((double)info->wall_clock_ns +
+				     ((double)info->first_ns - (double)info->session_ns)) /
+					    1e6
+				  : 0;
+	gp_status_t status;
+
+	fprintf(to,
+		"{\"meta\":{\"categories\":" CATEGORIES ",\"debug\":false,"
+		"\"extensions\":{\"length\":0,\"baseURL\":[],\"id\":[],\"name\":[]},"
+		"\"interval\":%.6f,\"preprocessedProfileVersion\":54,\"processType\":0,"
+		"\"product\":\"guestprof\",\"oscpu\":",
+		(double)export_period_ns(export) / 1e6);
+	text_print_json(to, info->banner, strlen(info->banner));
+	fprintf(to,
+		",\"sampleUnits\":{\"time\":\"ms\",\"eventDelay\":\"ms\",\"threadCPUDelta\":\"ns\"}"
+		","
+		"\"startTime\":%.3f,\"symbolicated\":true,\"pausedRanges\":[],\"version\":24,"
+		"\"usesOnlyOneStackType\":true,\"sourceCodeIsNotOnSearchfox\":true,\"stackwalk\":1,"
+		"\"markerSchema\":%s},\"libs\":[],\"pages\":[],\"profilerOverhead\":[],"
+		"\"counters\":[],\"threads\":[",
+		start_ms, markers_schemas);
+	status = print_threads(to, export, error);
+	fputs("]}\n", to);
+	return status;
+}
+
+static gp_status_t no_memory(struct error *error)
+{
+	return error_set(error, GP_ERR_NO_MEMORY, "no memory for the markers");
+}
+
+static gp_status_t begin(struct export *export, struct error *error)
+{
+	gp_status_t status = series_begin(export, error);
+	struct series_set *set = export->state;
+
+	if (status)
+		return status;
+	set->more = calloc(1, sizeof(struct markers));
+	return set->more ? GP_OK : no_memory(error);
+}
+
+static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
+			      struct error *error)
+{
+	struct markers *markers = markers_of(export);
+
+	lanes_add_sample(&markers->lanes, export, entry, markers_put_piece);
+	return sample_is_running(&entry->sample) ? series_add_sample(export, entry, error) : GP_OK;
+}
+
+static gp_status_t add_lost(struct export *export, const struct trace_lost *lost,
+			    struct error *error)
+{
+	struct markers *markers = markers_of(export);
+
+	(void)error;
+	lanes_add_lost(&markers->lanes, export, lost, markers_put_piece);
+	return GP_OK;
+}
+
+static gp_status_t add_line(struct export *export, const struct console_line *line,
+			    struct error *error)
+{
+	(void)error;
+	markers_add_line(export, line);
+	return GP_OK;
+}
+
+static gp_status_t end(struct export *export, struct error *error)
+{
+	struct series_set *set = export->state;
+	struct markers *markers = set->more;
+	gp_status_t status = series_finish(set, error);
+	FILE *to;
+
+	if (status)
+		return status;
+	lanes_finish(&markers->lanes, export, markers_put_piece);
+	if (markers->failed)
+		return no_memory(error);
+	to = gzip_open(export->to, error);
+	if (!to)
+		return GP_ERR_NO_MEMORY;
+	status = print_profile(to, export, error);
+	fclose(to);
+	return status;
+}
+
+static void release(struct export *export)
+{
+	struct series_set *set = export->state;
+
+	if (set)
+		markers_destroy(set->more);
+	series_release(export);
+}
+
+const struct export_format export_firefox = {
+	.name = "firefox",
+	.summary = "for profiler.firefox.com, gzip",
+	.is_binary = true,
+	.has_inlined = true,
+	.has_places = true,
+	.takes_idle = true,
+	.begin = begin,
+	.sample = add_sample,
+	.lost = add_lost,
+	.line = add_line,
+	.end = end,
+	.release = release,
+};

@@ -1,0 +1,61 @@
+/* Folded stacks, what FlameGraph's tools read and write: "command;root;...;leaf ticks". Brendan
+ * Gregg, github.com/brendangregg/FlameGraph. As its stackcollapse-perf.pl does, blanks in the
+ * command become underscores. Memory: with the number of distinct stacks. */
+#include "export/export.h"
+#include "analysis/text.h"
+
+static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
+			      struct error *error)
+{
+	(void)error; /* frames and tree keep theirs */
+	export_fold(export, (const enum frame_owner[]){OWNER_COMMAND}, 1, entry);
+	return GP_OK;
+}
+
+static void print_frame(FILE *to, const struct frame *frame)
+{
+	if (frame->kind != FRAME_PROCESS) {
+		text_print_without(to, frame->name, frame->name_bytes, ";");
+		return;
+	}
+	for (uint32_t i = 0; i < frame->name_bytes; i++) {
+		if (frame->name[i] == ' ')
+			putc('_', to);
+		else
+			text_print_without(to, &frame->name[i], 1, ";");
+	}
+}
+
+static gp_status_t end(struct export *export, struct error *error)
+{
+	const struct call_tree *tree = export->state;
+	uint32_t way[CALL_TREE_DEPTH_MAX];
+
+	if (tree->failed)
+		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the call tree");
+	for (size_t node = 1; node < tree->count; node++) {
+		size_t depth = 0;
+
+		if (!tree->nodes[node].self)
+			continue;
+		for (uint32_t at = (uint32_t)node; at && depth < CALL_TREE_DEPTH_MAX;
+		     at = tree->nodes[at].parent)
+			way[depth++] = tree->nodes[at].frame;
+		while (depth > 0) {
+			print_frame(export->to, &export->frames->entries[way[--depth]]);
+			putc(depth ? ';' : ' ', export->to);
+		}
+		fprintf(export->to, "%llu\n", (unsigned long long)tree->nodes[node].self);
+	}
+	return GP_OK;
+}
+
+const struct export_format export_folded = {
+	.name = "folded",
+	.summary = "one line for each stack, for FlameGraph's scripts",
+	.has_inlined = true,
+	.begin = export_begin_tree,
+	.sample = add_sample,
+	.end = end,
+	.release = export_release_tree,
+};

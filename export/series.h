@@ -1,0 +1,44 @@
+/* Samples by thread or vCPU, for formats that want one list for each. Memory grows with the
+ * samples, 16 bytes each, and with distinct stacks: such a format's file has an entry for each
+ * sample as well. Private to profile/export/.
+ */
+#ifndef EXPORT_SERIES_H
+#define EXPORT_SERIES_H
+
+#include "export/export.h"
+
+struct series_sample {
+	uint64_t time_ns;
+	uint32_t node; /* in the tree */
+	uint32_t ticks;
+};
+
+struct series {
+	struct export_task task; /* the names it had last */
+	struct series_sample *samples;
+	size_t count;
+	size_t capacity;
+	uint64_t ticks;
+};
+
+struct series_set {
+	struct call_tree tree; /* of functions only */
+	struct series *list;
+	size_t count;
+	size_t capacity;
+	uint32_t *table; /* hashed by process and thread: numbers of series, plus one */
+	size_t table_size;
+	void *more; /* of the format, which frees it before series_release() */
+};
+
+/* The functions of a format that keeps its series in export->state. */
+gp_status_t series_begin(struct export *export, struct error *error);
+gp_status_t series_add_sample(struct export *export, const struct merge_entry *entry,
+			      struct error *error);
+void series_release(struct export *export);
+
+/* Orders the list by process, then thread. Numbers change; nothing can be added afterwards.
+ * GP_ERR_NO_MEMORY when anything was lost on the way. */
+gp_status_t series_finish(struct series_set *set, struct error *error);
+
+#endif

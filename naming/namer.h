@@ -1,0 +1,78 @@
+/* Finds the names of the addresses a session samples: from the guest kernel's own symbols and those
+ * of its modules (sampler/guest_view.h), from symbol files that the user gave, and from what is
+ * known of the kernel's startup code. Private to sampler/; one thread at a time.
+ *
+ * Addresses are collected as records pass by (namer_see_sample), and namer_name() hands out each
+ * symbol once, as soon as it can be had.
+ */
+#ifndef NAMING_NAMER_H
+#define NAMING_NAMER_H
+
+#include "base/error.h"
+#include "fxt/sample.h"
+#include "fxt/symbol.h"
+#include "guest-introspection/elf/symbol_table.h"
+#include "naming/address_set.h"
+#include "sampler/guest_view.h"
+
+#define NAMER_TABLES_MAX 8
+
+/* How an address is to be named. */
+enum address_kind {
+	ADDRESS_VIRTUAL,
+	ADDRESS_STARTUP, /* kernel mode, below the kernel's half: physical or one to one */
+	ADDRESS_CALLED,  /* virtual; not sampled: sampled code calls what begins there, perhaps */
+	ADDRESS_KINDS,
+};
+
+static inline enum address_kind namer_address_kind(bool user, uint64_t address)
+{
+	return user || address >= GUEST_KERNEL_HALF ? ADDRESS_VIRTUAL : ADDRESS_STARTUP;
+}
+
+struct namer_config {
+	struct guest_view *view;
+	const struct symbol_table *tables[NAMER_TABLES_MAX]; /* given by the user; borrowed */
+	unsigned table_count;
+	/* Of the file that was booted: the kernel's addresses only. NULL: none. Borrowed. */
+	const struct symbol_table *kernel_file;
+	uint64_t startup_start; /* where the kernel file was loaded; both 0: not known */
+	uint64_t startup_end;
+};
+
+struct namer {
+	struct namer_config config;
+	struct address_set addresses[ADDRESS_KINDS]; /* all that were sampled */
+	struct address_set written[ADDRESS_KINDS];   /* starts of symbols handed out */
+};
+
+void namer_init(struct namer *namer, const struct namer_config *config);
+void namer_deinit(struct namer *namer);
+
+/* Remembers a sample's addresses. True: one is kernel code that nothing is known of, which may be
+ * gone soon: looking at once is worth while. */
+bool namer_see_sample(struct namer *namer, const struct fxt_sample *sample);
+
+/* Gives `write` the symbols of all addresses that can be named now and were not before. */
+void namer_name(struct namer *namer,
+		void (*write)(void *context, const struct fxt_symbol *symbols, size_t count),
+		void *context);
+
+/* The name of one address, as the samples have it. The view is locked, and `out` good until it is
+ * unlocked. */
+bool namer_find(const struct namer *namer, enum address_kind kind, uint64_t address,
+		struct fxt_symbol *out);
+
+/* Also names this address if a symbol begins there: sampled code refers to it. */
+void namer_see_called(struct namer *namer, uint64_t address);
+
+/* Whether a sampled address is in [start, start + size). Looks at all of them. */
+bool namer_has_seen(const struct namer *namer, uint64_t start, uint64_t size);
+
+/* An address has a name in a process: it counts as named, even if none of ours holds for it. */
+void namer_see_named(struct namer *namer, uint64_t address);
+
+/* How many different addresses were seen, and how many of them have no name. */
+void namer_count(const struct namer *namer, uint64_t *seen, uint64_t *unnamed);
+
+#endif
