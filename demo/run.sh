@@ -47,11 +47,11 @@ record() {
 		-p "console=ttyS0 quiet panic=-1" -o demo/boot.fxt </dev/null >"$console" || code=$?
 }
 record
-# The lab may lock up (docs/booting.md), or a guest in it hang until the time is over.
+# The lab may lock up (docs/design/lab.md), or a guest in it hang until the time is over.
 case $run,$code in
 "$guestprof lab",14 | "$guestprof lab",125)
 	echo "demo: it ended with exit code $code, as happens in the lab now and then" \
-		"(docs/booting.md): once more" >&2
+		"(docs/design/lab.md): once more" >&2
 	record
 	;;
 esac

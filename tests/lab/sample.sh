@@ -5,7 +5,7 @@
 #   KERNELS="7.0=linux-image-7.0.13+deb13-amd64@trixie-backports" tests/lab/sample.sh
 #
 # The same with other kernels, each a short name and a package. 5.10 and 7.x want GUESTPROF_LAB_CPU besides
-# (docs/booting.md).
+# (docs/design/lab.md).
 set -u
 # One that is built differently: preemptible throughout, interrupts handled by threads.
 more="6.1-rt=linux-image-rt-amd64" quick=

@@ -101,7 +101,7 @@ static bool add_share(struct arguments *arguments, const char *path, const char 
 /* All that QEMU can emulate. KVM in the lab does not notice that its guest has executed XSETBV
  * (QEMU 7.2), so that CPUID tells the guest other sizes of that area than those in use. Linux 6
  * turns XSAVE off then; 5.10 and 7 crash of it, and want GUESTPROF_LAB_CPU=max,-xsave
- * (docs/booting.md). */
+ * (docs/design/lab.md). */
 static const char *cpu_model(void)
 {
 	const char *wanted = getenv("GUESTPROF_LAB_CPU");
@@ -152,7 +152,7 @@ static gp_status_t make_arguments(const struct lab_machine_config *config,
 	 * then did nothing but serve its own timers.
 	 * maxcpus: the others are started once the kernel has patched its code: qemu_races.c.
 	 * softlockup_panic, watchdog_thresh: a lab whose CPU does not get on for a minute never
-	 * does (docs/booting.md); so it ends, and another one can be tried. */
+	 * does (docs/design/lab.md); so it ends, and another one can be tried. */
 	add(arguments,
 	    "console=ttyS0 %s mitigations=off tsc=reliable maxcpus=1 softlockup_panic=1 "
 	    "watchdog_thresh=30 panic=-1 guestprof.agent=%s",

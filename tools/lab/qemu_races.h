@@ -1,5 +1,5 @@
 /* What QEMU's emulation of several CPUs gets wrong, kept from happening: for process 1 of L1. With
- * the reasons, which were found the hard way, in docs/booting.md. */
+ * the reasons, which were found the hard way, in docs/design/lab.md. */
 #ifndef TOOLS_LAB_QEMU_RACES_H
 #define TOOLS_LAB_QEMU_RACES_H
 

@@ -101,7 +101,7 @@ run_line() {
 		sh "$work/run-$1"
 	else
 		# What is written below the current directory lands there. At times the lab's kernel hangs and
-		# gives up (docs/booting.md): then the jobs that are left have another try in a fresh lab.
+		# gives up (docs/design/lab.md): then the jobs that are left have another try in a fresh lab.
 		for try in 1 2 3; do
 			(cd "$work" && "$guestprof" lab --timeout 1200 --exec sh "run-$1") </dev/null >&2 &&
 				break
