@@ -2,7 +2,7 @@
 
 #include "base/cleanup.h"
 #include "base/container.h"
-#include "naming/cpio_reader.h"
+#include "naming/cpio.h"
 #include "guest-introspection/elf/elf_image.h"
 
 #include <errno.h>

@@ -6,7 +6,8 @@
  * zstd. What follows a compressed part in another format is not seen: where the part ends, only its
  * program knows.
  *
- * For the helper process of tools/program_files.h: it starts child processes and waits for them. */
+ * For the helper process of naming/program_files.h: it starts child processes and waits for them.
+ */
 #ifndef NAMING_INITRD_FILES_H
 #define NAMING_INITRD_FILES_H
 

@@ -37,12 +37,9 @@ $(BUILD)/tests/unit/record_status: $(patsubst %,$(BUILD)/obj/tools/%.o,record/re
 $(BUILD)/tests/unit/sampling_summary: $(BUILD)/obj/tools/record/sampling_summary.o
 $(BUILD)/tests/unit/output: $(patsubst %,$(BUILD)/obj/tools/%.o,output progress)
 $(BUILD)/tests/unit/progress: $(BUILD)/obj/tools/progress.o
-$(BUILD)/tests/unit/top_lines: $(BUILD)/obj/tools/top/lines.o
 $(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\
-	lab/cpio lab/init lab/initramfs lab/packages lab/parts lab/paths progress subprocess)
-$(BUILD)/tests/unit/lab_packages: $(patsubst %,$(BUILD)/obj/tools/%.o,lab/packages lab/parts lab/paths progress subprocess)
-$(BUILD)/tests/unit/program_files $(BUILD)/tests/unit/disk_files: $(patsubst %,$(BUILD)/obj/tools/%.o,\
-	lab/cpio subprocess)
+	lab/init lab/initramfs lab/packages lab/parts lab/paths progress)
+$(BUILD)/tests/unit/lab_packages: $(patsubst %,$(BUILD)/obj/tools/%.o,lab/packages lab/parts lab/paths progress)
 
 $(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)

@@ -1,7 +1,7 @@
 /* An initial file system is whatever somebody gave: its entries lie within the stream, and reading
  * them ends. Input: how much of each entry is read, the archive. */
 #include "base/container.h"
-#include "naming/cpio_reader.h"
+#include "naming/cpio.h"
 
 #include <stdlib.h>
 #include <string.h>

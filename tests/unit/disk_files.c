@@ -4,7 +4,7 @@
 #include "guest-introspection/elf/elf_image.h"
 #include "naming/disk_files.h"
 #include "naming/program_files.h"
-#include "tools/subprocess.h"
+#include "base/subprocess.h"
 #include "vmm/sandbox.h"
 
 #include <criterion/criterion.h>

@@ -1,8 +1,8 @@
 /* The lab's initramfs: modules found and unpacked whatever packs them, each behind what it
  * depends on, in an archive that cpio(1) reads as well. */
 #include "tools/lab/lab.h"
-#include "tools/lab/cpio.h"
-#include "tools/subprocess.h"
+#include "naming/cpio.h"
+#include "base/subprocess.h"
 
 #include <criterion/criterion.h>
 #include <stdarg.h>
@@ -150,7 +150,7 @@ Test(lab_initramfs, the_same_parts_are_found_again_and_others_are_not)
 }
 
 /* Against the format's description, digit by digit. */
-Test(lab_cpio, an_entry_is_a_header_a_name_and_bytes_each_to_four_bytes)
+Test(cpio, an_entry_is_a_header_a_name_and_bytes_each_to_four_bytes)
 {
 	static const char expected[] = "070701" /* newc */
 				       "00000000"
@@ -202,11 +202,10 @@ Test(lab_cpio, an_entry_is_a_header_a_name_and_bytes_each_to_four_bytes)
 	size_t size = 0;
 	FILE *file = open_memstream(&bytes, &size);
 
-	cr_assert_eq(
-		lab_cpio_put(file, "dev/console", S_IFCHR | 0600, makedev(5, 1), NULL, 0, &error),
-		GP_OK);
-	cr_assert_eq(lab_cpio_put(file, "init", S_IFREG | 0755, 0, "hello", 5, &error), GP_OK);
-	cr_assert_eq(lab_cpio_end(file, &error), GP_OK);
+	cr_assert_eq(cpio_put(file, "dev/console", S_IFCHR | 0600, makedev(5, 1), NULL, 0, &error),
+		     GP_OK);
+	cr_assert_eq(cpio_put(file, "init", S_IFREG | 0755, 0, "hello", 5, &error), GP_OK);
+	cr_assert_eq(cpio_end(file, &error), GP_OK);
 	fclose(file);
 	cr_assert_eq(size % 4, 0);
 	cr_assert_eq(size, sizeof(expected) - 1 + (-(sizeof(expected) - 1) & 3));
@@ -214,7 +213,7 @@ Test(lab_cpio, an_entry_is_a_header_a_name_and_bytes_each_to_four_bytes)
 	free(bytes);
 }
 
-Test(lab_cpio, a_full_disk_and_what_does_not_fit_the_format_are_errors)
+Test(cpio, a_full_disk_and_what_does_not_fit_the_format_are_errors)
 {
 	FILE *full = fopen("/dev/full", "w");
 	char *name = malloc(PATH_MAX + 1);
@@ -222,10 +221,10 @@ Test(lab_cpio, a_full_disk_and_what_does_not_fit_the_format_are_errors)
 	cr_assert(full && name);
 	memset(name, 'n', PATH_MAX);
 	name[PATH_MAX] = 0;
-	cr_assert_eq(lab_cpio_put(full, name, S_IFREG, 0, "", 0, &error), GP_ERR_INVALID_ARGS);
-	cr_assert_eq(lab_cpio_put(full, "big", S_IFREG, 0, "", (size_t)1 << 32, &error),
+	cr_assert_eq(cpio_put(full, name, S_IFREG, 0, "", 0, &error), GP_ERR_INVALID_ARGS);
+	cr_assert_eq(cpio_put(full, "big", S_IFREG, 0, "", (size_t)1 << 32, &error),
 		     GP_ERR_INVALID_ARGS);
-	cr_assert_neq(lab_cpio_end(full, &error), GP_OK);
+	cr_assert_neq(cpio_end(full, &error), GP_OK);
 	fclose(full);
 	free(name);
 }

@@ -2,7 +2,7 @@
  * an apt of the test's own. */
 #include "tools/lab/packages.h"
 #include "tools/lab/lab.h"
-#include "tools/subprocess.h"
+#include "base/subprocess.h"
 
 #include <criterion/criterion.h>
 #include <stdarg.h>

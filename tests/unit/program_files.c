@@ -3,12 +3,11 @@
 #include "base/cleanup.h"
 #include "base/container.h"
 #include "guest-introspection/elf/elf_sections.h"
-#include "naming/cpio_reader.h"
+#include "naming/cpio.h"
 #include "naming/initrd_files.h"
-#include "tools/lab/cpio.h"
 #include "naming/program_files.h"
 #include "naming/program_files_protocol.h"
-#include "tools/subprocess.h"
+#include "base/subprocess.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -132,7 +131,7 @@ static bool finds(struct program_files *files, const struct file_copy_wanted *wa
 
 static void put(FILE *archive, const char *name, const void *bytes, size_t size)
 {
-	cr_assert_eq(lab_cpio_put(archive, name, S_IFREG | 0755, 0, bytes, size, &error), GP_OK);
+	cr_assert_eq(cpio_put(archive, name, S_IFREG | 0755, 0, bytes, size, &error), GP_OK);
 }
 
 static FILE *create(const char *name)
@@ -153,16 +152,16 @@ static void make_archives(void)
 	FILE *early = create("early"), *late = create("late");
 
 	put(early, "kernel/x86/microcode/GenuineIntel.bin", zeros, 777);
-	lab_cpio_end(early, &error);
+	cpio_end(early, &error);
 	fwrite(zeros, 1, 512 - (size_t)ftell(early) % 512, early);
 	fclose(early);
-	cr_assert_eq(lab_cpio_put(late, "bin", S_IFDIR | 0755, 0, NULL, 0, &error), GP_OK);
+	cr_assert_eq(cpio_put(late, "bin", S_IFDIR | 0755, 0, NULL, 0, &error), GP_OK);
 	put(late, "bin/empty", NULL, 0);
 	put(late, "bin/script", "#!/bin/sh\necho this is no program at all, but long enough\n", 57);
 	put(late, "bin/second", second, second_size);
 	put(late, "./bin/plain", plain, plain_size);
 	put(late, "/bin/first", first, first_size);
-	lab_cpio_end(late, &error);
+	cpio_end(late, &error);
 	fclose(late);
 }
 

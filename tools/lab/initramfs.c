@@ -1,7 +1,7 @@
 /* The initramfs that L1 boots from: busybox, a few modules of its kernel and /init. */
 #include "tools/lab/lab.h"
-#include "tools/lab/cpio.h"
-#include "tools/subprocess.h"
+#include "naming/cpio.h"
+#include "base/subprocess.h"
 
 #include "base/cleanup.h"
 #include "base/container.h"
@@ -190,22 +190,21 @@ static gp_status_t write_archive(FILE *to, const struct modules *modules, const 
 	char name[128];
 
 	for (unsigned i = 0; i < ARRAY_SIZE(directories) && status == GP_OK; i++)
-		status = lab_cpio_put(to, directories[i], S_IFDIR | 0755, 0, NULL, 0, error);
+		status = cpio_put(to, directories[i], S_IFDIR | 0755, 0, NULL, 0, error);
 	if (status == GP_OK)
-		status = lab_cpio_put(to, "dev/console", S_IFCHR | 0600, makedev(5, 1), NULL, 0,
-				      error);
+		status = cpio_put(to, "dev/console", S_IFCHR | 0600, makedev(5, 1), NULL, 0, error);
 	if (status == GP_OK)
-		status = lab_cpio_put(to, "init", S_IFREG | 0755, 0, lab_init_script,
-				      strlen(lab_init_script), error);
+		status = cpio_put(to, "init", S_IFREG | 0755, 0, lab_init_script,
+				  strlen(lab_init_script), error);
 	if (status == GP_OK)
-		status = lab_cpio_put(to, "bin/busybox", S_IFREG | 0755, 0, busybox, busybox_size,
-				      error);
+		status = cpio_put(to, "bin/busybox", S_IFREG | 0755, 0, busybox, busybox_size,
+				  error);
 	for (unsigned i = 0; i < modules->count && status == GP_OK; i++) {
 		snprintf(name, sizeof(name), "modules/%02u-%s.ko", i, modules->list[i].name);
-		status = lab_cpio_put(to, name, S_IFREG | 0644, 0, modules->list[i].bytes,
-				      modules->list[i].size, error);
+		status = cpio_put(to, name, S_IFREG | 0644, 0, modules->list[i].bytes,
+				  modules->list[i].size, error);
 	}
-	return status == GP_OK ? lab_cpio_end(to, error) : status;
+	return status == GP_OK ? cpio_end(to, error) : status;
 }
 
 /* FNV-1a, 64 bits: tells one content from another, no more than that. */

@@ -3,7 +3,7 @@
 #include "tools/lab/packages.h"
 
 #include "tools/progress.h"
-#include "tools/subprocess.h"
+#include "base/subprocess.h"
 
 #include "base/cleanup.h"
 

@@ -7,7 +7,7 @@
 #include "naming/program_files.h"
 #include "recording/recorder.h"
 #include "tools/record/sampling_options.h"
-#include "tools/record/symbol_files.h"
+#include "recording/symbol_files.h"
 #include "vmm/machine.h"
 
 #include <guestprof/sampler.h>

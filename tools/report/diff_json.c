@@ -2,7 +2,7 @@
 #include "tools/report/diff.h"
 
 #include "analysis/text.h"
-#include "tools/report/tree_walk.h"
+#include "analysis/tree_walk.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 
 #include "base/container.h"
 #include "analysis/text.h"
-#include "tools/report/tree_walk.h"
+#include "analysis/tree_walk.h"
 
 #include <string.h>
 

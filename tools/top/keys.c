@@ -125,7 +125,7 @@ static void clear_filters(struct top_display *display)
 /* The console's lines are counted from its end, which is where it is looked at first. */
 static void scroll_console(struct top_display *display, long by)
 {
-	long last = (long)top_lines_count(&display->state.console) - (long)display->height;
+	long last = (long)terminal_lines_count(&display->state.console) - (long)display->height;
 	long to = (long)display->first + by;
 
 	display->first = (size_t)(to < 0 || last < 0 ? 0 : to > last ? last : to);

@@ -299,8 +299,8 @@ static void draw_threads_below(struct page *page)
 static void draw_console(struct page *page, int height)
 {
 	struct top_display *display = page->display;
-	const struct top_lines *lines = &display->state.console;
-	size_t count = top_lines_count(lines), shown, from;
+	const struct terminal_lines *lines = &display->state.console;
+	size_t count = terminal_lines_count(lines), shown, from;
 	int end = page->row + height;
 
 	display->height = height > 0 ? (size_t)height : 1;
@@ -313,7 +313,7 @@ static void draw_console(struct page *page, int height)
 		     display->state.is_recording ? "nothing yet"
 						 : "only a guest that was started here has one");
 	for (size_t i = 0; i < shown && page->row <= end; i++)
-		draw(page, 0, top_lines_get(lines, from + i));
+		draw(page, 0, terminal_lines_get(lines, from + i));
 	while (page->row <= end)
 		draw(page, 0, "");
 }
@@ -350,7 +350,7 @@ static void draw_help(struct page *page, int height)
 static const char *trouble(const struct top_display *display)
 {
 	const struct top_state *state = &display->state;
-	size_t count = top_lines_count(&state->messages);
+	size_t count = terminal_lines_count(&state->messages);
 
 	if (display->message[0])
 		return display->message;
@@ -359,7 +359,7 @@ static const char *trouble(const struct top_display *display)
 	if (display->problem.status)
 		return display->problem.text;
 	if (state->has_ended && state->is_recording && count && top_is_failure(state->exit_code))
-		return top_lines_get(&state->messages, count - 1);
+		return terminal_lines_get(&state->messages, count - 1);
 	return "";
 }
 

@@ -178,7 +178,7 @@ static void reap(struct top_source *source, int options)
 }
 
 /* Everything that is there; closes the descriptor at its end. */
-static void read_lines(int *fd, struct top_source *source, struct top_lines *lines)
+static void read_lines(int *fd, struct top_source *source, struct terminal_lines *lines)
 {
 	char bytes[4096];
 	ssize_t size;
@@ -195,7 +195,7 @@ static void read_lines(int *fd, struct top_source *source, struct top_lines *lin
 			return;
 		}
 		pthread_mutex_lock(&source->lock);
-		top_lines_add(lines, bytes, (size_t)size);
+		terminal_lines_add(lines, bytes, (size_t)size);
 		pthread_mutex_unlock(&source->lock);
 	}
 }

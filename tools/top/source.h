@@ -14,7 +14,7 @@
 #define TOOLS_TOP_SOURCE_H
 
 #include "trace/live.h"
-#include "tools/top/lines.h"
+#include "base/terminal_lines.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -36,8 +36,8 @@ struct top_state {
 	int exit_code;        /* of the recording, once it has ended; 128 + signal when killed */
 	uint64_t silent_ns;   /* since the trace has last grown */
 	struct error problem; /* of the trace */
-	struct top_lines console;
-	struct top_lines messages;
+	struct terminal_lines console;
+	struct terminal_lines messages;
 };
 
 /* Whether an exit code of record or attach means that it did not work, not that the guest ended

@@ -208,10 +208,10 @@ static int fail(const struct error *error)
 	return EXIT_FAILURE;
 }
 
-static void print_lines(const struct top_lines *lines)
+static void print_lines(const struct terminal_lines *lines)
 {
-	for (size_t i = 0; i < top_lines_count(lines); i++)
-		fprintf(stderr, "%s\n", top_lines_get(lines, i));
+	for (size_t i = 0; i < terminal_lines_count(lines); i++)
+		fprintf(stderr, "%s\n", terminal_lines_get(lines, i));
 }
 
 /* Shows what there is until the end, and ends it. `kept`: the trace of a recording, or NULL. */

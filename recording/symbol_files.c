@@ -1,4 +1,4 @@
-#include "tools/record/symbol_files.h"
+#include "recording/symbol_files.h"
 
 #include "base/cleanup.h"
 #include "guest-introspection/elf/symbols_file.h"

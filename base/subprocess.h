@@ -1,6 +1,6 @@
 /* Programs that a subcommand needs as helpers: dpkg-deb, apt-get, cp, xz. */
-#ifndef TOOLS_SUBPROCESS_H
-#define TOOLS_SUBPROCESS_H
+#ifndef BASE_SUBPROCESS_H
+#define BASE_SUBPROCESS_H
 
 #include "base/error.h"
 

@@ -1,4 +1,4 @@
-#include "tools/top/lines.h"
+#include "base/terminal_lines.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -6,27 +6,27 @@
 /* Of ECMA-48: ESC alone, with a control sequence's '[', with a string's ']' and the like. */
 enum { PLAIN, ESCAPE, CONTROL_SEQUENCE, STRING, STRING_ESCAPE };
 
-static void end_line(struct top_lines *lines)
+static void end_line(struct terminal_lines *lines)
 {
-	lines->newest = (lines->newest + 1) % TOP_LINES_MAX;
-	if (lines->count < TOP_LINES_MAX - 1)
+	lines->newest = (lines->newest + 1) % TERMINAL_LINES_MAX;
+	if (lines->count < TERMINAL_LINES_MAX - 1)
 		lines->count++;
 	lines->column = 0;
 	memset(lines->lines[lines->newest], 0, sizeof(lines->lines[lines->newest]));
 }
 
-static void put(struct top_lines *lines, char byte)
+static void put(struct terminal_lines *lines, char byte)
 {
 	char *line;
 
-	if (lines->column == TOP_LINE_BYTES)
+	if (lines->column == TERMINAL_LINE_BYTES)
 		end_line(lines);
 	line = lines->lines[lines->newest];
 	line[lines->column++] = byte;
 }
 
 /* Takes a byte of an escape sequence; false: it is none. */
-static bool skip(struct top_lines *lines, unsigned char byte)
+static bool skip(struct terminal_lines *lines, unsigned char byte)
 {
 	switch (lines->escape) {
 	case ESCAPE:
@@ -60,7 +60,7 @@ static bool skip(struct top_lines *lines, unsigned char byte)
 	}
 }
 
-void top_lines_add(struct top_lines *lines, const void *bytes, size_t size)
+void terminal_lines_add(struct terminal_lines *lines, const void *bytes, size_t size)
 {
 	for (size_t i = 0; i < size; i++) {
 		unsigned char byte = ((const unsigned char *)bytes)[i];
@@ -82,14 +82,14 @@ void top_lines_add(struct top_lines *lines, const void *bytes, size_t size)
 	}
 }
 
-size_t top_lines_count(const struct top_lines *lines)
+size_t terminal_lines_count(const struct terminal_lines *lines)
 {
 	return lines->count + (lines->lines[lines->newest][0] != 0);
 }
 
-const char *top_lines_get(const struct top_lines *lines, size_t index)
+const char *terminal_lines_get(const struct terminal_lines *lines, size_t index)
 {
-	size_t oldest = (lines->newest + TOP_LINES_MAX - lines->count) % TOP_LINES_MAX;
+	size_t oldest = (lines->newest + TERMINAL_LINES_MAX - lines->count) % TERMINAL_LINES_MAX;
 
-	return lines->lines[(oldest + index) % TOP_LINES_MAX];
+	return lines->lines[(oldest + index) % TERMINAL_LINES_MAX];
 }

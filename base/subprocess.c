@@ -1,4 +1,4 @@
-#include "tools/subprocess.h"
+#include "base/subprocess.h"
 
 #include "base/cleanup.h"
 

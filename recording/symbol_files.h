@@ -1,6 +1,6 @@
 /* Symbol files named on a command line: FILE or FILE@BASE. */
-#ifndef TOOLS_RECORD_SYMBOL_FILES_H
-#define TOOLS_RECORD_SYMBOL_FILES_H
+#ifndef RECORDING_SYMBOL_FILES_H
+#define RECORDING_SYMBOL_FILES_H
 
 #include "base/error.h"
 #include "guest-introspection/elf/symbol_table.h"
