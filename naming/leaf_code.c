@@ -184,7 +184,7 @@ static bool space_of(const struct leaf *leaf, struct address_space *space)
 static bool locate(const struct leaf_code *self, const struct leaf *leaf,
 		   const struct fxt_symbol *symbol, struct function *function)
 {
-	const struct guest_view *view = self->namer->config.view;
+	const struct linux_guest *view = self->namer->config.view;
 
 	*function = (struct function){
 		.start = symbol->start, .size = symbol->size, .linear = symbol->start};
@@ -264,11 +264,11 @@ void leaf_code_copy(struct leaf_code *self, bool again)
 	if (at == self->waiting_count)
 		return;
 	/* Symbols lie in the view's tables. */
-	guest_view_lock(self->namer->config.view);
+	linux_guest_lock(self->namer->config.view);
 	for (; at < self->waiting_count; at++)
 		if (!copy_leaf(self, &self->waiting[at]))
 			self->waiting[kept++] = self->waiting[at];
-	guest_view_unlock(self->namer->config.view);
+	linux_guest_unlock(self->namer->config.view);
 	self->looked = self->waiting_count = kept;
 }
 
@@ -280,9 +280,9 @@ void leaf_code_finish(struct leaf_code *self, struct leaf_code_totals *totals)
 		struct function *function = &self->functions[i];
 
 		if (function->kernel_space) {
-			guest_view_lock(self->namer->config.view);
+			linux_guest_lock(self->namer->config.view);
 			function->space = self->namer->config.view->kernel.space;
-			guest_view_unlock(self->namer->config.view);
+			linux_guest_unlock(self->namer->config.view);
 		}
 		copy_function(self, function);
 		totals->changed += function->changed;

@@ -24,15 +24,15 @@ void namer_deinit(struct namer *namer)
  * often. */
 static bool is_unknown_code(const struct namer *namer, uint64_t address)
 {
-	struct guest_view *view = namer->config.view;
+	struct linux_guest *view = namer->config.view;
 	struct symbol symbol;
 	bool module, unknown;
 
 	if (address < GUEST_KERNEL_HALF)
 		return false;
-	guest_view_lock(view);
-	unknown = view->symbols_read && !guest_view_find_symbol(view, address, &symbol, &module);
-	guest_view_unlock(view);
+	linux_guest_lock(view);
+	unknown = view->symbols_read && !linux_guest_find_symbol(view, address, &symbol, &module);
+	linux_guest_unlock(view);
 	return unknown;
 }
 
@@ -86,14 +86,14 @@ bool namer_find(const struct namer *namer, enum address_kind kind, uint64_t addr
 		struct fxt_symbol *out)
 {
 	const struct namer_config *config = &namer->config;
-	const struct guest_view *view = config->view;
+	const struct linux_guest *view = config->view;
 	uint64_t slide = view->kernel.text_base - view->kernel_physical;
 	uint32_t symbol_kind = FXT_SYMBOL_KERNEL;
 	struct symbol symbol;
 	bool found = false, module;
 
 	if (kind != ADDRESS_STARTUP && address >= GUEST_KERNEL_HALF) {
-		found = guest_view_find_symbol(view, address, &symbol, &module);
+		found = linux_guest_find_symbol(view, address, &symbol, &module);
 		if (found && module)
 			symbol_kind = FXT_SYMBOL_MODULE;
 	}
@@ -158,7 +158,7 @@ void namer_name(struct namer *namer,
 	size_t pending = 0;
 
 	/* Names lie in the view's tables until they are written. */
-	guest_view_lock(namer->config.view);
+	linux_guest_lock(namer->config.view);
 	for (int kind = 0; kind < ADDRESS_KINDS; kind++) {
 		struct address_set *set = &namer->addresses[kind];
 
@@ -182,7 +182,7 @@ void namer_name(struct namer *namer,
 	}
 	if (pending)
 		write(context, batch, pending);
-	guest_view_unlock(namer->config.view);
+	linux_guest_unlock(namer->config.view);
 }
 
 void namer_count(const struct namer *namer, uint64_t *seen, uint64_t *unnamed)

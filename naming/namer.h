@@ -1,6 +1,6 @@
 /* Finds the names of the addresses a session samples: from the guest kernel's own symbols and those
- * of its modules (sampler/guest_view.h), from symbol files that the user gave, and from what is
- * known of the kernel's startup code. Private to sampler/; one thread at a time.
+ * of its modules (guest-introspection/linux/linux_guest.h), from symbol files that the user gave,
+ * and from what is known of the kernel's startup code. Private to sampler/; one thread at a time.
  *
  * Addresses are collected as records pass by (namer_see_sample), and namer_name() hands out each
  * symbol once, as soon as it can be had.
@@ -13,7 +13,7 @@
 #include "fxt/symbol.h"
 #include "guest-introspection/elf/symbol_table.h"
 #include "naming/address_set.h"
-#include "sampler/guest_view.h"
+#include "guest-introspection/linux/linux_guest.h"
 
 #define NAMER_TABLES_MAX 8
 
@@ -31,7 +31,7 @@ static inline enum address_kind namer_address_kind(bool user, uint64_t address)
 }
 
 struct namer_config {
-	struct guest_view *view;
+	struct linux_guest *view;
 	const struct symbol_table *tables[NAMER_TABLES_MAX]; /* given by the user; borrowed */
 	unsigned table_count;
 	/* Of the file that was booted: the kernel's addresses only. NULL: none. Borrowed. */

@@ -11,7 +11,7 @@
 #include "guest-introspection/elf/symbol_table.h"
 #include "naming/address_set.h"
 #include "naming/code_copy.h"
-#include "sampler/guest_view.h"
+#include "guest-introspection/linux/linux_guest.h"
 #include "naming/user_words.h"
 
 #define USER_CODE_BYTES_MAX (UINT64_C(16) << 20) /* in a trace */

@@ -5,7 +5,7 @@
 #define NAMING_USER_FILES_H
 
 #include "guest-introspection/linux/user_symbols.h"
-#include "sampler/guest_view.h"
+#include "guest-introspection/linux/linux_guest.h"
 
 #define USER_FILES_MAX 256u                      /* that are known, some with symbols */
 #define USER_FILE_BYTES_MAX (UINT64_C(96) << 20) /* of their symbols together */

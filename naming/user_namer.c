@@ -32,7 +32,7 @@ struct item {
 };
 
 struct user_namer {
-	struct guest_view *view;
+	struct linux_guest *view;
 	struct user_resolver *resolver; /* learner thread */
 
 	pthread_mutex_t lock; /* the rest */
@@ -55,7 +55,7 @@ struct user_namer {
 	} names[NAMES];
 };
 
-struct user_namer *user_namer_create(struct guest_view *view)
+struct user_namer *user_namer_create(struct linux_guest *view)
 {
 	struct user_namer *namer = calloc(1, sizeof(*namer));
 

@@ -25,7 +25,7 @@
 #define NAMING_USER_NAMER_H
 
 #include "fxt/sample.h"
-#include "sampler/guest_view.h"
+#include "guest-introspection/linux/linux_guest.h"
 #include "naming/user_resolver.h"
 
 #include <stdbool.h>
@@ -41,7 +41,7 @@
 struct user_namer;
 
 /* NULL: no memory. `view` must outlive it. */
-struct user_namer *user_namer_create(struct guest_view *view);
+struct user_namer *user_namer_create(struct linux_guest *view);
 void user_namer_destroy(struct user_namer *namer);
 
 /* Reader thread. Remembers the user frames of a sample. True: of an address space that was not seen

@@ -525,12 +525,12 @@ static int compare_work(const void *left, const void *right)
 	return a->process < b->process ? -1 : a->process > b->process;
 }
 
-bool user_resolver_look(struct user_resolver *self, struct guest_view *view, uint64_t now,
+bool user_resolver_look(struct user_resolver *self, struct linux_guest *view, uint64_t now,
 			struct user_work *work, size_t count)
 {
 	struct search search = {.work = work, .count = count};
 
-	if (!guest_view_programs(view, &self->programs))
+	if (!linux_guest_programs(view, &self->programs))
 		return false;
 	search.found = calloc(count ? count : 1, sizeof(*search.found));
 	if (!search.found)

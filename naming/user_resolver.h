@@ -5,7 +5,7 @@
 #ifndef NAMING_USER_RESOLVER_H
 #define NAMING_USER_RESOLVER_H
 
-#include "sampler/guest_view.h"
+#include "guest-introspection/linux/linux_guest.h"
 #include "naming/user_code.h"
 
 #include <stdbool.h>
@@ -88,7 +88,7 @@ void user_resolver_destroy(struct user_resolver *resolver);
 
 /* Looks at `count` generations, all of different processes, and changes their order. `now` is of
  * the samples' clock. False: this guest's processes cannot be looked into (yet). */
-bool user_resolver_look(struct user_resolver *resolver, struct guest_view *view, uint64_t now,
+bool user_resolver_look(struct user_resolver *resolver, struct linux_guest *view, uint64_t now,
 			struct user_work *work, size_t count);
 
 /* The records of `work` are going to be written: the code that is among them needs no other copy,

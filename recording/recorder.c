@@ -50,7 +50,7 @@ struct recorder {
 
 	struct trace_output output; /* its problem is the recorder's */
 
-	struct guest_view *view;
+	struct linux_guest *view;
 	struct namer namer;
 	struct user_namer *programs;
 	struct leaf_code *leaves;
@@ -303,7 +303,7 @@ static void stop_reader(struct recorder *recorder)
 static void destroy(struct recorder *recorder)
 {
 	if (recorder->view && recorder->config.copies)
-		guest_view_use_copies(recorder->view, NULL);
+		linux_guest_use_copies(recorder->view, NULL);
 	if (recorder->stop_fd >= 0)
 		close(recorder->stop_fd);
 	if (recorder->look_fd >= 0)
@@ -324,7 +324,7 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	struct recorder *recorder = calloc(1, sizeof(*recorder));
 	enum { FIRST_BUFFER = 1 << 20 };
 	struct namer_config names = {
-		.view = guest_view_of(config->target),
+		.view = sampler_target_guest(config->target),
 		.table_count = config->table_count,
 		.kernel_file = config->kernel_file,
 		.startup_start = config->startup_start,
@@ -370,7 +370,7 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 		goto failed;
 	}
 	if (config->copies)
-		guest_view_use_copies(recorder->view, config->copies);
+		linux_guest_use_copies(recorder->view, config->copies);
 	trace_metadata_session(&recorder->output, config, recorder->vcpu_count);
 	trace_output_flush(&recorder->output);
 	if (recorder->output.problem.status) {
@@ -412,7 +412,7 @@ void recorder_finish(struct recorder *recorder, const char *end_reason,
 		     struct recorder_summary *out)
 {
 	struct recorder_summary summary = {0};
-	struct guest_view *view = recorder->view;
+	struct linux_guest *view = recorder->view;
 
 	stop_reader(recorder);
 	pthread_join(recorder->learner, NULL);
@@ -420,12 +420,12 @@ void recorder_finish(struct recorder *recorder, const char *end_reason,
 	write_log(recorder, &summary.console);
 	if (summary.console.lines || summary.console.lost)
 		trace_metadata_console(&recorder->output, &summary.console);
-	summary.panicked = guest_view_panicked(view);
+	summary.panicked = linux_guest_panicked(view);
 	trace_metadata_totals(&recorder->output, recorder->config.session, recorder->vcpu_count,
 			      summary.panicked ? "guest panic" : end_reason, &summary.totals);
 	trace_output_end(&recorder->output);
 	summary.file_bytes = recorder->output.offset;
-	guest_view_lock(view);
+	linux_guest_lock(view);
 	summary.kernel_found = view->kernel_found;
 	summary.symbols_found = view->symbols_read;
 	summary.tasks_found = view->tasks_known;
@@ -434,7 +434,7 @@ void recorder_finish(struct recorder *recorder, const char *end_reason,
 	summary.no_tasks = view->no_tasks;
 	summary.no_stacks = view->no_stack;
 	summary.no_programs = view->no_programs;
-	guest_view_unlock(view);
+	linux_guest_unlock(view);
 	summary.problem = recorder->output.problem;
 	namer_count(&recorder->namer, &summary.addresses, &summary.unnamed);
 	destroy(recorder);

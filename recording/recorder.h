@@ -4,8 +4,8 @@
  *
  * Everything is written as soon as it is known, in whole records, so that the file is readable up
  * to the cut whatever ends this process. A second thread learns meanwhile what the guest's kernel
- * is (sampler/guest_view.h), so that samples say which task they are of; only names of sampled
- * addresses go into the file.
+ * is (guest-introspection/linux/linux_guest.h), so that samples say which task they are of; only
+ * names of sampled addresses go into the file.
  */
 #ifndef RECORDING_RECORDER_H
 #define RECORDING_RECORDER_H

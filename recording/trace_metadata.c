@@ -70,7 +70,7 @@ void trace_metadata_session(struct trace_output *output, const struct recorder_c
 
 /* The build id of the guest's kernel in hexadecimal, by which its debug information is found; ""
  * where it does not say. */
-static void read_build_id(const struct guest_view *view, char text[2 * BUILD_ID_LIMIT + 1])
+static void read_build_id(const struct linux_guest *view, char text[2 * BUILD_ID_LIMIT + 1])
 {
 	struct vmcoreinfo info;
 
@@ -82,7 +82,7 @@ static void read_build_id(const struct guest_view *view, char text[2 * BUILD_ID_
 		snprintf(text + (size_t)2 * i, 3, "%02x", info.build_id[i]);
 }
 
-void trace_metadata_guest(struct trace_output *output, const struct guest_view *view)
+void trace_metadata_guest(struct trace_output *output, const struct linux_guest *view)
 {
 	const struct linux_kernel *kernel = &view->kernel;
 	char build_id[2 * BUILD_ID_LIMIT + 1];
@@ -110,7 +110,7 @@ void trace_metadata_console(struct trace_output *output, const struct guest_log_
 }
 
 /* A kernel module as Fuchsia's records for a mapping of code tell it: of process 0, at time 0. */
-static void write_module(struct trace_output *output, const struct guest_view *view,
+static void write_module(struct trace_output *output, const struct linux_guest *view,
 			 const struct linux_module *module, const struct linux_range *range,
 			 uint16_t id)
 {
@@ -130,7 +130,7 @@ static void write_module(struct trace_output *output, const struct guest_view *v
 	trace_output_words(output, words, fxt_encode_mmap(&mapping, words, ARRAY_SIZE(words)));
 }
 
-void trace_metadata_modules(struct trace_output *output, const struct guest_view *view,
+void trace_metadata_modules(struct trace_output *output, const struct linux_guest *view,
 			    const struct namer *namer)
 {
 	const struct linux_modules *modules = &view->modules.list;

@@ -4,7 +4,7 @@
 #define RECORDING_TRACE_METADATA_H
 
 #include "recording/guest_log.h"
-#include "sampler/guest_view.h"
+#include "guest-introspection/linux/linux_guest.h"
 #include "naming/leaf_code.h"
 #include "naming/namer.h"
 #include "recording/recorder.h"
@@ -18,10 +18,10 @@ void trace_metadata_session(struct trace_output *output, const struct recorder_c
 void trace_metadata_console(struct trace_output *output, const struct guest_log_totals *totals);
 
 /* The guest's kernel, if it was found. */
-void trace_metadata_guest(struct trace_output *output, const struct guest_view *view);
+void trace_metadata_guest(struct trace_output *output, const struct linux_guest *view);
 
 /* The kernel's modules that were sampled and are still there. */
-void trace_metadata_modules(struct trace_output *output, const struct guest_view *view,
+void trace_metadata_modules(struct trace_output *output, const struct linux_guest *view,
 			    const struct namer *namer);
 
 void trace_metadata_code(struct trace_output *output, const struct leaf_code_totals *kernel,

@@ -5,7 +5,7 @@
 #include "fxt/record.h"
 #include "guest-introspection/x86/translate.h"
 #include "guest-introspection/unwind/unwind.h"
-#include "sampler/guest_view.h"
+#include "guest-introspection/linux/linux_guest.h"
 
 #include <signal.h>
 

@@ -2,7 +2,7 @@
 #include "sampler/session.h"
 
 #include "fxt/writer.h"
-#include "sampler/guest_view.h"
+#include "guest-introspection/linux/linux_guest.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -25,19 +25,6 @@
 #define CONFIG_BYTES_MAX 4096
 /* Ids or names of one kind in a filter: looked through at each stop. */
 #define FILTER_MAX 256
-
-void sampler_target_init(struct sampler_target *target, const struct sampler_target_ops *ops)
-{
-	memset(target, 0, sizeof(*target));
-	target->ops = ops;
-	pthread_mutex_init(&target->sessions_lock, NULL);
-}
-
-void sampler_target_deinit(struct sampler_target *target)
-{
-	guest_view_destroy(atomic_load(&target->view));
-	pthread_mutex_destroy(&target->sessions_lock);
-}
 
 /* A caller built against another version passes a shorter structure, whose missing fields are zero,
  * or a longer one: its further fields must then be zero, because what they ask for is not known. */
@@ -383,38 +370,39 @@ static void refresh_registers(struct gp_sampler *session)
 			session->cpu_known[i] = true;
 }
 
-gp_status_t session_learn(struct gp_sampler *session, struct guest_view *view, struct error *error)
+gp_status_t session_learn(struct gp_sampler *session, struct linux_guest *guest,
+			  struct error *error)
 {
 	gp_status_t status;
 
 	pthread_mutex_lock(&session->learn_lock);
 	refresh_registers(session);
-	status = guest_view_learn(view, session->cpus, session->cpu_known, session->vcpu_count,
-				  error);
+	status = linux_guest_learn(guest, session->cpus, session->cpu_known, session->vcpu_count,
+				   error);
 	pthread_mutex_unlock(&session->learn_lock);
 	return status;
 }
 
-void session_learn_names(struct gp_sampler *session, struct guest_view *view)
+void session_learn_names(struct gp_sampler *session, struct linux_guest *guest)
 {
 	pthread_mutex_lock(&session->learn_lock);
 	refresh_registers(session);
-	guest_view_learn_names(view, session->cpus, session->cpu_known, session->vcpu_count);
+	linux_guest_learn_names(guest, session->cpus, session->cpu_known, session->vcpu_count);
 	pthread_mutex_unlock(&session->learn_lock);
 }
 
 gp_status_t gp_sampler_learn_guest(gp_sampler_t *session, uint32_t options, char *why, size_t size)
 {
 	struct error error = {0};
-	struct guest_view *view;
+	struct linux_guest *guest;
 	gp_status_t status;
 
 	if (!session || options || (!why && size))
 		return GP_ERR_INVALID_ARGS;
-	view = guest_view_of(session->target);
-	if (!view)
+	guest = sampler_target_guest(session->target);
+	if (!guest)
 		return GP_ERR_NO_MEMORY;
-	status = session_learn(session, view, &error);
+	status = session_learn(session, guest, &error);
 	if (size)
 		snprintf(why, size, "%s", status ? error.text : "");
 	return status;
@@ -433,8 +421,7 @@ void gp_sampler_close(gp_sampler_t *session)
 		if (atomic_load(&target->sessions[i]) == session)
 			atomic_store(&target->sessions[i], NULL);
 	pthread_mutex_unlock(&target->sessions_lock);
-	/* Whoever found the session on the list before is out of it soon. */
-	while (atomic_load(&target->capturing))
-		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+	/* Captures may have found it on the list before. */
+	target_wait_for_captures(target);
 	destroy(session);
 }

@@ -6,7 +6,7 @@
  * tick_perf.c    where ticks come from: perf events
  * capture.c      a stopped vCPU: pending ticks become records
  * task_names.c   and the names of the tasks they are of
- * guest_view.c   what has been learned of the guest's kernel
+ * target.c       what is kept of a target: its sessions, what is known of its guest
  */
 #ifndef SAMPLER_SESSION_H
 #define SAMPLER_SESSION_H
@@ -189,11 +189,15 @@ void capture_settle(struct sampler_vcpu *vcpu);
  * (which asks for the next one). */
 bool session_registers(struct gp_sampler *session, unsigned vcpu, struct guest_cpu *cpu);
 
-/* One step of learning what the guest's kernel is, from the vCPUs' latest registers; see
- * guest_view_learn(). Any thread, one at a time for a session. */
-gp_status_t session_learn(struct gp_sampler *session, struct guest_view *view, struct error *error);
+/* Returns when all captures that had begun before the call have ended. */
+void target_wait_for_captures(struct sampler_target *target);
 
-/* The same for the end of a session: all names that can be had; guest_view_learn_names(). */
-void session_learn_names(struct gp_sampler *session, struct guest_view *view);
+/* One step of learning what the guest's kernel is, from the vCPUs' latest registers; see
+ * linux_guest_learn(). Any thread, one at a time for a session. */
+gp_status_t session_learn(struct gp_sampler *session, struct linux_guest *guest,
+			  struct error *error);
+
+/* The same for the end of a session: all names that can be had; linux_guest_learn_names(). */
+void session_learn_names(struct gp_sampler *session, struct linux_guest *guest);
 
 #endif

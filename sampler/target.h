@@ -27,7 +27,7 @@
 
 struct sampler_target;
 struct gp_sampler;
-struct guest_view;
+struct linux_guest;
 struct guest_knowledge;
 
 /* What a stopped vCPU was doing. */
@@ -65,9 +65,9 @@ struct sampler_target {
 	/* vCPUs whose tick thread is inside sampler_capture(): a session is freed only when
 	 * this is zero after it was taken off the list. */
 	_Atomic unsigned capturing;
-	/* What is known of the guest's kernel (sampler/guest_view.h): all of it, for whoever
-	 * learns, and the part that captures use. Both NULL until somebody asks. */
-	_Atomic(struct guest_view *) view;
+	/* What is known of the guest (guest-introspection/linux/linux_guest.h), and the part of it
+	 * that captures use. Both NULL until somebody asks. */
+	_Atomic(struct linux_guest *) guest;
 	_Atomic(struct guest_knowledge *) knowledge;
 };
 
@@ -75,6 +75,10 @@ void sampler_target_init(struct sampler_target *target, const struct sampler_tar
 
 /* All sessions must have been closed. */
 void sampler_target_deinit(struct sampler_target *target);
+
+/* What is known of the guest that the target runs: made at the first call, freed with the target.
+ * NULL: no memory. Any thread, never with a vCPU stopped. */
+struct linux_guest *sampler_target_guest(struct sampler_target *target);
 
 /* True when a tick of this vCPU waits for its stack. Cheap; on the tick thread. A vCPU that
  * stops for another reason need not call sampler_capture() when this is false. */

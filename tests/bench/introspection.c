@@ -11,7 +11,7 @@
 #include "guest-introspection/linux/linux_modules.h"
 #include "guest-introspection/linux/linux_task.h"
 #include "guest-introspection/unwind/unwind.h"
-#include "sampler/guest_view.h"
+#include "guest-introspection/linux/linux_guest.h"
 #include "tests/bench/framed_guest.h"
 #include "tests/image_tasks.h"
 
@@ -167,28 +167,10 @@ done:
 	image_close(&image);
 }
 
-/* A target that is an image: nothing in it ever runs. */
-struct image_target {
-	struct sampler_target target;
-	struct image *image;
-};
-
-static unsigned image_vcpu_count(const struct sampler_target *target)
-{
-	return container_of(target, const struct image_target, target)->image->cpu_count;
-}
-
-static const struct guest_memory *image_guest_memory(const struct sampler_target *target)
-{
-	return &container_of(target, const struct image_target, target)->image->memory.memory;
-}
-
 /* All that the sampler learns of a kernel before samples say everything: where it is, symbols,
  * types, tasks, modules, how stacks are unwound. Goals: 300 ms, 16 MiB. */
 static void measure_learning(const char *name, double copy)
 {
-	static const struct sampler_target_ops ops = {.vcpu_count = image_vcpu_count,
-						      .memory = image_guest_memory};
 	enum { REPEAT = 5 };
 	bool known[IMAGE_CPUS];
 	double times[REPEAT];
@@ -202,21 +184,19 @@ static void measure_learning(const char *name, double copy)
 	for (uint64_t at = 0; at < image.memory.size; at += 4096)
 		(void)*(volatile uint8_t *)&image.memory.bytes[at];
 	for (unsigned i = 0; i < REPEAT; i++) {
-		struct image_target target = {.image = &image};
-		struct guest_view *view;
+		struct linux_guest *guest =
+			linux_guest_create(&image.memory.memory, image.cpu_count, NULL, NULL);
 		size_t before;
 		double start;
 
-		sampler_target_init(&target.target, &ops);
-		view = guest_view_of(&target.target);
 		malloc_trim(0);
 		reset_peak();
 		before = status_of("VmRSS:");
 		start = now();
-		if (!view ||
-		    guest_view_learn(view, image.cpus, known, image.cpu_count, &error) != GP_OK) {
+		if (!guest ||
+		    linux_guest_learn(guest, image.cpus, known, image.cpu_count, &error) != GP_OK) {
 			printf("%-14s not learned in one step: %s\n", name, error.text);
-			sampler_target_deinit(&target.target);
+			linux_guest_destroy(guest);
 			image_close(&image);
 			return;
 		}
@@ -226,7 +206,7 @@ static void measure_learning(const char *name, double copy)
 			malloc_trim(0);
 			kept = status_of("VmRSS:") - before;
 		}
-		sampler_target_deinit(&target.target);
+		linux_guest_destroy(guest);
 	}
 	printf("%-14s ready in %5.1f ms (%4.0f x), %4.1f MiB kept, %4.1f MiB at most\n", name,
 	       median(times, REPEAT) / 1e6, median(times, REPEAT) / copy, (double)kept / 1024,

@@ -1,7 +1,7 @@
 /* A session over a stock kernel's memory image, learned from again and again while vCPUs are
  * stopped and sampled, as a program of its own for ThreadSanitizer. Without an image it says so and
  * exits with 77, which counts as skipped. */
-#include "sampler/guest_view.h"
+#include "guest-introspection/linux/linux_guest.h"
 #include "tests/image_memory.h"
 #include "tests/unit/fake_target.h"
 
@@ -42,7 +42,7 @@ int main(void)
 		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 		learned += gp_sampler_learn_guest(session, 0, why, sizeof(why)) == GP_OK;
 		/* As if boot had gone on: what was learned is prepared anew and exchanged. */
-		guest_view_of(&fake.target)->settled = false;
+		sampler_target_guest(&fake.target)->settled = false;
 	}
 	gp_sampler_stop(session, 0);
 	wrong = fake_count_records(session, &counts);

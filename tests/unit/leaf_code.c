@@ -18,7 +18,7 @@
 
 static uint8_t memory_bytes[MEMORY_BYTES];
 static struct buffer_memory memory;
-static struct guest_view view;
+static struct linux_guest view;
 static struct namer namer;
 static struct leaf_code *leaves;
 static uint64_t words[1 << 17];
@@ -51,7 +51,7 @@ static void set_up(void)
 		memory_bytes[PHYSICAL + i] = (uint8_t)(i * 31 + i / 4096);
 	for (uint64_t page = 0; page < TEXT_PAGES; page++)
 		map(page, 0);
-	view = (struct guest_view){.memory = &memory.memory, .kernel_found = true};
+	view = (struct linux_guest){.memory = &memory.memory, .kernel_found = true};
 	pthread_mutex_init(&view.lock, NULL);
 	view.kernel.text_base = TEXT;
 	view.kernel.text_end = TEXT + TEXT_PAGES * 4096;
@@ -358,11 +358,11 @@ static void check_image(const char *name)
 	fake.cpus = image.image.cpus;
 	memset(known, true, sizeof(known));
 	for (int i = 0; i < 3; i++)
-		guest_view_learn(guest_view_of(&fake.target), image.image.cpus, known,
-				 image.image.cpu_count, NULL);
+		linux_guest_learn(sampler_target_guest(&fake.target), image.image.cpus, known,
+				  image.image.cpu_count, NULL);
 	cr_assert(symbol_table_find_name(&image.symbols, "schedule", &running));
 	cr_assert(symbol_table_find_name(&image.symbols, "start_kernel", &freed));
-	namer_init(&names, &(struct namer_config){.view = guest_view_of(&fake.target)});
+	namer_init(&names, &(struct namer_config){.view = sampler_target_guest(&fake.target)});
 	leaf_code_destroy(leaves);
 	leaves = leaf_code_create(&names, image.memory, keep, NULL);
 	word_count = 0;

@@ -8,7 +8,7 @@
 #include "fxt/writer.h"
 #include "guest-introspection/linux/linux_layout.h"
 #include "trace/trace.h"
-#include "sampler/guest_view.h"
+#include "guest-introspection/linux/linux_guest.h"
 #include "sampler/session.h"
 #include "naming/user_namer.h"
 #include "tests/unit/fake_target.h"
@@ -16,7 +16,7 @@
 
 static struct tasks_image image;
 static struct fake_target fake;
-static struct guest_view *view;
+static struct linux_guest *view;
 static struct user_namer *namer;
 static struct trace trace;
 static uint64_t *file;
@@ -100,11 +100,11 @@ static inline bool open_image(const char *name)
 	fake_target_init(&fake, 1);
 	fake.image = image.base.memory;
 	fake.cpus = image.base.image.cpus;
-	view = guest_view_of(&fake.target);
+	view = sampler_target_guest(&fake.target);
 	memset(known, true, sizeof(known));
 	for (int i = 0; i < 3; i++)
-		guest_view_learn(view, image.base.image.cpus, known, image.base.image.cpu_count,
-				 NULL);
+		linux_guest_learn(view, image.base.image.cpus, known, image.base.image.cpu_count,
+				  NULL);
 	cr_assert(view->programs_known && view->settled, "%s", view->no_programs.text);
 	thread_count = 0;
 	linux_task_walk(&view->tasks, image.base.memory, 65536, note_thread, NULL, NULL);

@@ -149,7 +149,7 @@ static struct truth without_symbols(struct place *place, struct file_of_program 
 	forge(program->file.mapping + image.cache.mapping_head, 0);
 	*place = (struct place){.copies = {.find = find_copy, .release = release_copy},
 				.file = file_buffer_over(bytes, size)};
-	guest_view_use_copies(view, &place->copies);
+	linux_guest_use_copies(view, &place->copies);
 	return truth;
 }
 

@@ -1,7 +1,7 @@
 /* What has been learned of the kernel that a target's guest runs: its symbols, its modules, how its
- * stacks are unwound and where its tasks are. Private to sampler/; one per target.
+ * stacks are unwound and where its tasks are. One per target.
  *
- * Learning is slow, allocates, and is done step by step by whoever calls guest_view_learn(), never
+ * Learning is slow, allocates, and is done step by step by whoever calls linux_guest_learn(), never
  * with a vCPU stopped. What capture needs of it is published as one value that does not change any
  * more (struct guest_knowledge); a later one takes its place, and the one before is freed when no
  * capture uses it any longer.
@@ -12,8 +12,8 @@
  * Every step may fail for now (the guest is still booting) or for good (a kernel that has none of
  * it): what is missing is told by name, and everything else goes on.
  */
-#ifndef SAMPLER_GUEST_VIEW_H
-#define SAMPLER_GUEST_VIEW_H
+#ifndef GUEST_INTROSPECTION_LINUX_LINUX_GUEST_H
+#define GUEST_INTROSPECTION_LINUX_LINUX_GUEST_H
 
 #include "base/error.h"
 #include "guest-introspection/linux/btf.h"
@@ -25,9 +25,8 @@
 #include "guest-introspection/linux/linux_path.h"
 #include "guest-introspection/linux/linux_stack.h"
 #include "guest-introspection/linux/linux_task.h"
+#include "guest-introspection/linux/program_rules.h"
 #include "guest-introspection/elf/symbol_table.h"
-#include "sampler/program_rules.h"
-#include "sampler/target.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -59,11 +58,17 @@ struct guest_modules {
 	struct linux_modules list;
 };
 
-struct guest_view {
-	struct sampler_target *target;
+/* Gives captures `next` to use (NULL: nothing). When it returns no capture uses the one before any
+ * more, which is then freed. Called by learners, one at a time. */
+typedef void linux_guest_publish(void *context, struct guest_knowledge *next);
+
+struct linux_guest {
 	const struct guest_memory *memory;
 	unsigned vcpu_count;
-	_Atomic unsigned published; /* how often something was given to captures */
+	linux_guest_publish *publish;
+	void *context;
+	struct guest_knowledge *knowledge; /* what captures use; NULL: nothing yet */
+	_Atomic unsigned published;        /* how often something was given to captures */
 
 	/* Held by learners among themselves, for as long as a step takes. */
 	pthread_mutex_t learning;
@@ -76,7 +81,7 @@ struct guest_view {
 	bool layout_known;
 	bool programs_known;
 	bool paths_known;
-	struct linux_files files; /* these four are only copied: guest_view_programs() */
+	struct linux_files files; /* these four are only copied: linux_guest_programs() */
 	struct linux_mappings mappings;
 	struct linux_page_cache cache;
 	struct linux_paths paths;
@@ -89,7 +94,7 @@ struct guest_view {
 	struct file_copies *copies; /* of the guest's programs; NULL: none are known */
 	struct linux_stack *base;   /* without modules: what the published ones are made from */
 
-	/* Held for a short time to look at or to exchange what follows: guest_view_lock(). */
+	/* Held for a short time to look at or to exchange what follows: linux_guest_lock(). */
 	pthread_mutex_t lock;
 	bool kernel_found;
 	struct linux_kernel kernel;
@@ -105,22 +110,23 @@ struct guest_view {
 	struct error no_stack;    /* what kernel stacks lack; GP_OK: nothing */
 };
 
-/* The view of `target`, made at the first call and freed with the target. NULL: no memory. */
-struct guest_view *guest_view_of(struct sampler_target *target);
+/* `memory` must outlive it; `publish` may be NULL. NULL: no memory. */
+struct linux_guest *linux_guest_create(const struct guest_memory *memory, unsigned vcpu_count,
+				       linux_guest_publish *publish, void *context);
 
-/* sampler_target_deinit(): nobody captures any more. */
-void guest_view_destroy(struct guest_view *view);
+/* NULL is ignored. Nobody captures or learns any more. */
+void linux_guest_destroy(struct linux_guest *guest);
 
 /* One step further, from the latest registers of `count` vCPUs (those that are known). Cheap when
  * there is nothing to do; some steps take tens of milliseconds. GP_OK: tasks and stacks are known
  * as far as they will be; otherwise what is missing so far, in `error`. Any thread. */
-gp_status_t guest_view_learn(struct guest_view *view, const struct guest_cpu *cpus,
-			     const bool *known, unsigned count, struct error *error);
+gp_status_t linux_guest_learn(struct linux_guest *guest, const struct guest_cpu *cpus,
+			      const bool *known, unsigned count, struct error *error);
 
 /* Finds the kernel and reads its symbols now if that has not been done, whenever it last failed;
  * and the list of modules. For the end of a session. */
-void guest_view_learn_names(struct guest_view *view, const struct guest_cpu *cpus,
-			    const bool *known, unsigned count);
+void linux_guest_learn_names(struct linux_guest *guest, const struct guest_cpu *cpus,
+			     const bool *known, unsigned count);
 
 /* What is needed to look into the guest's processes. Use it where it stays. */
 struct guest_programs {
@@ -136,27 +142,27 @@ struct guest_programs {
 
 /* From now on copies of the guest's programs are looked for here; NULL: nowhere. Waits for a
  * learner, and they are in use no longer when it returns. */
-void guest_view_use_copies(struct guest_view *view, struct file_copies *copies);
+void linux_guest_use_copies(struct linux_guest *guest, struct file_copies *copies);
 
 /* A copy of what is known of it now. False, `out` untouched: nothing yet, or this kernel is one
- * whose processes cannot be looked into (view->no_programs). Waits for a learner. */
-bool guest_view_programs(struct guest_view *view, struct guest_programs *out);
+ * whose processes cannot be looked into (guest->no_programs). Waits for a learner. */
+bool linux_guest_programs(struct linux_guest *guest, struct guest_programs *out);
 
-static inline void guest_view_lock(struct guest_view *view)
+static inline void linux_guest_lock(struct linux_guest *guest)
 {
-	pthread_mutex_lock(&view->lock);
+	pthread_mutex_lock(&guest->lock);
 }
 
-static inline void guest_view_unlock(struct guest_view *view)
+static inline void linux_guest_unlock(struct linux_guest *guest)
 {
-	pthread_mutex_unlock(&view->lock);
+	pthread_mutex_unlock(&guest->lock);
 }
 
 /* The guest kernel's memory says that it panicked. */
-bool guest_view_panicked(struct guest_view *view);
+bool linux_guest_panicked(struct linux_guest *guest);
 
 /* The name of a kernel address, linear; `module` tells which kind. Locked. */
-bool guest_view_find_symbol(const struct guest_view *view, uint64_t address, struct symbol *symbol,
-			    bool *module);
+bool linux_guest_find_symbol(const struct linux_guest *guest, uint64_t address,
+			     struct symbol *symbol, bool *module);
 
 #endif

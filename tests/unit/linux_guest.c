@@ -1,13 +1,13 @@
 /* A session over a memory image of a stock kernel: what is learned from it and what samples say
  * then. The guest stands still, so every sample is the same and the truth is known. */
-#include "sampler/guest_view.h"
+#include "guest-introspection/linux/linux_guest.h"
 #include "sampler/task_names.h"
 #include "tests/unit/fake_target.h"
 #include "tests/unit/image_support.h"
 
 #include <signal.h>
 
-struct view_test {
+struct guest_test {
 	struct prepared_image image;
 	struct fake_target fake;
 	gp_sampler_t *session;
@@ -16,7 +16,7 @@ struct view_test {
 };
 
 /* A guest that is not sampled yet. */
-static void view_test_open(struct view_test *test, const char *name)
+static void guest_test_open(struct guest_test *test, const char *name)
 {
 	memset(test, 0, sizeof(*test));
 	cr_assert(prepared_image_init(&test->image, name));
@@ -25,21 +25,21 @@ static void view_test_open(struct view_test *test, const char *name)
 	test->fake.cpus = test->image.image.cpus;
 }
 
-static void view_test_start(struct view_test *test, const gp_sampler_config_t *config)
+static void guest_test_start(struct guest_test *test, const gp_sampler_config_t *config)
 {
 	cr_assert_eq(gp_sampler_create(&test->fake.target, 0, config, &test->session), GP_OK);
 	cr_assert_eq(gp_sampler_start(test->session, 0), GP_OK);
 }
 
-static void view_test_init(struct view_test *test, const char *name,
-			   const gp_sampler_config_t *config)
+static void guest_test_init(struct guest_test *test, const char *name,
+			    const gp_sampler_config_t *config)
 {
-	view_test_open(test, name);
-	view_test_start(test, config);
+	guest_test_open(test, name);
+	guest_test_start(test, config);
 }
 
 /* A tick on each vCPU has been seen to the end. */
-static void wait_for_stop(struct view_test *test)
+static void wait_for_stop(struct guest_test *test)
 {
 	for (unsigned i = 0; i < test->fake.count; i++) {
 		uint64_t before = atomic_load(&test->fake.vcpus[i].stops);
@@ -49,7 +49,7 @@ static void wait_for_stop(struct view_test *test)
 	}
 }
 
-static void learn(struct view_test *test)
+static void learn(struct guest_test *test)
 {
 	char why[256] = "";
 
@@ -59,7 +59,7 @@ static void learn(struct view_test *test)
 	wait_for_stop(test);
 }
 
-static void stop_and_read(struct view_test *test)
+static void stop_and_read(struct guest_test *test)
 {
 	size_t more;
 
@@ -70,7 +70,7 @@ static void stop_and_read(struct view_test *test)
 	cr_assert_eq(more, test->size);
 }
 
-static void view_test_deinit(struct view_test *test)
+static void guest_test_deinit(struct guest_test *test)
 {
 	gp_sampler_close(test->session);
 	fake_target_deinit(&test->fake);
@@ -103,7 +103,7 @@ static void find_truth(const struct prepared_image *image, struct linux_task *ta
 static const gp_sampler_config_t whole = {
 	.size = sizeof(whole), .period_ns = 2000000, .max_depth = 64, .ring_bytes = 1 << 20};
 
-Test(guest_view, samples_say_which_task_runs_and_name_it_once, .timeout = 120)
+Test(linux_guest, samples_say_which_task_runs_and_name_it_once, .timeout = 120)
 {
 	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
 	unsigned count = image_list(names);
@@ -112,11 +112,11 @@ Test(guest_view, samples_say_which_task_runs_and_name_it_once, .timeout = 120)
 		struct linux_task truth[IMAGE_CPUS];
 		unsigned process_names[IMAGE_CPUS] = {0}, thread_names[IMAGE_CPUS] = {0};
 		unsigned known[IMAGE_CPUS] = {0};
-		struct view_test test;
+		struct guest_test test;
 		struct fxt_reader reader;
 		struct fxt_record record;
 
-		view_test_init(&test, names[n], &whole);
+		guest_test_init(&test, names[n], &whole);
 		find_truth(&test.image, truth);
 		learn(&test);
 		stop_and_read(&test);
@@ -158,23 +158,23 @@ Test(guest_view, samples_say_which_task_runs_and_name_it_once, .timeout = 120)
 			cr_assert_geq(known[i], 2, "%s: vCPU %u", names[n], i);
 			cr_assert_leq(thread_names[i], same, "%s: once for each ring", names[n]);
 		}
-		view_test_deinit(&test);
+		guest_test_deinit(&test);
 	}
 }
 
 /* Idle vCPUs, and those in the kernel for a program, have whole stacks once ORC is known. */
-Test(guest_view, kernel_stacks_become_whole, .timeout = 120)
+Test(linux_guest, kernel_stacks_become_whole, .timeout = 120)
 {
 	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
 	unsigned count = image_list(names), kernel_vcpus = 0, deep = 0;
 
 	for (unsigned n = 0; n < count; n++) {
 		uint64_t ends[IMAGE_CPUS] = {0}, deepest[IMAGE_CPUS] = {0};
-		struct view_test test;
+		struct guest_test test;
 		struct fxt_reader reader;
 		struct fxt_record record;
 
-		view_test_init(&test, names[n], &whole);
+		guest_test_init(&test, names[n], &whole);
 		learn(&test);
 		stop_and_read(&test);
 		cr_assert_eq(fxt_reader_init(&reader, test.bytes, test.size, NULL), GP_OK);
@@ -202,14 +202,14 @@ Test(guest_view, kernel_stacks_become_whole, .timeout = 120)
 			cr_assert_geq(deepest[i], 1, "%s: vCPU %u", names[n], i);
 			deep += deepest[i] >= 3;
 		}
-		view_test_deinit(&test);
+		guest_test_deinit(&test);
 	}
 	cr_assert_gt(kernel_vcpus, 0);
 	cr_assert_geq(2 * deep, kernel_vcpus, "%u of %u", deep, kernel_vcpus);
 }
 
 /* Each vCPU's last sample; its flags are 0 when it has none. The stack is gone. */
-static void last_samples(const struct view_test *test, struct fxt_sample *samples)
+static void last_samples(const struct guest_test *test, struct fxt_sample *samples)
 {
 	struct fxt_reader reader;
 	struct fxt_record record;
@@ -226,7 +226,7 @@ static void last_samples(const struct view_test *test, struct fxt_sample *sample
 
 /* In the middle of a switch the page tables are another's: the program's frames would be read
  * through them. The kernel's are all there, and said to be. */
-Test(guest_view, in_a_switch_of_page_tables_the_kernels_frames_are_kept, .timeout = 120)
+Test(linux_guest, in_a_switch_of_page_tables_the_kernels_frames_are_kept, .timeout = 120)
 {
 	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
 	unsigned count = image_list(names), switched = 0;
@@ -235,16 +235,16 @@ Test(guest_view, in_a_switch_of_page_tables_the_kernels_frames_are_kept, .timeou
 		struct fxt_sample before[IMAGE_CPUS], after[IMAGE_CPUS];
 
 		for (unsigned with = 0; with < 2; with++) {
-			struct view_test test;
+			struct guest_test test;
 
-			view_test_init(&test, names[n], &whole);
+			guest_test_init(&test, names[n], &whole);
 			learn(&test);
 			for (unsigned i = 0; with && i < test.fake.count; i++)
 				test.image.image.cpus[i].cr3 = test.image.kernel.space.root;
 			wait_for_stop(&test);
 			stop_and_read(&test);
 			last_samples(&test, with ? after : before);
-			view_test_deinit(&test);
+			guest_test_deinit(&test);
 		}
 		for (unsigned i = 0; i < IMAGE_CPUS; i++) {
 			if (before[i].mode != FXT_MODE_GUEST_KERNEL ||
@@ -262,7 +262,7 @@ Test(guest_view, in_a_switch_of_page_tables_the_kernels_frames_are_kept, .timeou
 }
 
 /* By pid, by tid, by name: what is not wanted is counted and not in the data. */
-Test(guest_view, a_filter_lets_through_the_task_asked_for, .timeout = 120)
+Test(linux_guest, a_filter_lets_through_the_task_asked_for, .timeout = 120)
 {
 	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
 	struct linux_task truth[IMAGE_CPUS];
@@ -281,7 +281,7 @@ Test(guest_view, a_filter_lets_through_the_task_asked_for, .timeout = 120)
 	for (int way = 0; way < 4; way++) {
 		gp_sampler_config_t config = whole;
 		const uint64_t nobody = 4000000;
-		struct view_test test;
+		struct guest_test test;
 		struct fxt_reader reader;
 		struct fxt_record record;
 		uint64_t seen = 0, filtered = 0;
@@ -292,7 +292,7 @@ Test(guest_view, a_filter_lets_through_the_task_asked_for, .timeout = 120)
 		config.thread_count = way == 1;
 		config.names = way == 2 ? &name : NULL;
 		config.name_count = way == 2;
-		view_test_init(&test, names[0], &config);
+		guest_test_init(&test, names[0], &config);
 		learn(&test);
 		stop_and_read(&test);
 		for (unsigned i = 0; i < test.fake.count; i++) {
@@ -317,31 +317,31 @@ Test(guest_view, a_filter_lets_through_the_task_asked_for, .timeout = 120)
 		}
 		fxt_reader_deinit(&reader);
 		cr_assert_eq(seen > 0, way != 3);
-		view_test_deinit(&test);
+		guest_test_deinit(&test);
 	}
 }
 
 /* Published knowledge is exchanged while captures use it. */
-Test(guest_view, learning_again_and_again_while_vcpus_stop, .timeout = 120)
+Test(linux_guest, learning_again_and_again_while_vcpus_stop, .timeout = 120)
 {
 	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
 	gp_sampler_config_t config = whole;
-	struct view_test test;
-	struct guest_view *view;
+	struct guest_test test;
+	struct linux_guest *guest;
 
 	image_list(names);
 	config.period_ns = 200000;
 	config.ring_bytes = 4 << 20;
-	view_test_init(&test, names[0], &config);
+	guest_test_init(&test, names[0], &config);
 	learn(&test);
-	view = guest_view_of(&test.fake.target);
+	guest = sampler_target_guest(&test.fake.target);
 	for (int i = 0; i < 5; i++) {
-		view->settled = false; /* as if boot had just gone on: prepare anew */
+		guest->settled = false; /* as if boot had just gone on: prepare anew */
 		cr_assert_eq(gp_sampler_learn_guest(test.session, 0, NULL, 0), GP_OK);
 		wait_for_stop(&test);
 	}
 	stop_and_read(&test);
-	view_test_deinit(&test);
+	guest_test_deinit(&test);
 }
 
 /* Early in boot: page tables that have the kernel and its entry areas and not yet the rest. The
@@ -410,7 +410,7 @@ static void early_guest_init(struct early_guest *guest, const struct prepared_im
 	memset(guest->early_root, 0, FIRST_EARLY_ENTRY * 8);
 }
 
-Test(guest_view, page_tables_of_early_boot_are_not_kept, .timeout = 120)
+Test(linux_guest, page_tables_of_early_boot_are_not_kept, .timeout = 120)
 {
 	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
 	unsigned count = image_list(names);
@@ -419,16 +419,16 @@ Test(guest_view, page_tables_of_early_boot_are_not_kept, .timeout = 120)
 		struct fxt_sample samples[IMAGE_CPUS];
 		uint64_t roots[IMAGE_CPUS];
 		struct early_guest guest;
-		struct view_test test;
+		struct guest_test test;
 
-		view_test_open(&test, names[n]);
+		guest_test_open(&test, names[n]);
 		early_guest_init(&guest, &test.image);
 		test.fake.image = &guest.memory;
 		for (unsigned i = 0; i < test.fake.count; i++) {
 			roots[i] = test.image.image.cpus[i].cr3;
 			test.image.image.cpus[i].cr3 = EARLY_ROOT;
 		}
-		view_test_start(&test, &whole);
+		guest_test_start(&test, &whole);
 		learn(&test);
 		cr_assert_gt(guest.looks, 1, "%s: the guest has not moved on", names[n]);
 		for (unsigned i = 0; i < test.fake.count; i++)
@@ -443,6 +443,6 @@ Test(guest_view, page_tables_of_early_boot_are_not_kept, .timeout = 120)
 		last_samples(&test, samples);
 		for (unsigned i = 0; i < test.fake.count; i++)
 			cr_assert(samples[i].flags & FXT_SAMPLE_THREAD, "%s: vCPU %u", names[n], i);
-		view_test_deinit(&test);
+		guest_test_deinit(&test);
 	}
 }

@@ -1,13 +1,12 @@
-/* The unwind rules of the guest's programs, prepared for those that were sampled. Private to
- * sampler/.
+/* The unwind rules of the guest's programs, prepared for those that were sampled.
  *
  * A capture that finds user frames of a program it has no rules for, or whose rules did not lead to
  * the stack's end, asks for that program by its mm (struct guest_knowledge, `wanted`). A learner
  * prepares it, some milliseconds for each file that is new, and publishes a list. Only learners use
  * this, one at a time; captures use the list.
  */
-#ifndef SAMPLER_PROGRAM_RULES_H
-#define SAMPLER_PROGRAM_RULES_H
+#ifndef GUEST_INTROSPECTION_LINUX_PROGRAM_RULES_H
+#define GUEST_INTROSPECTION_LINUX_PROGRAM_RULES_H
 
 #include "guest-introspection/linux/eh_frame_process.h"
 #include "guest-introspection/linux/linux_mappings.h"

@@ -1,4 +1,4 @@
-#include "sampler/program_rules.h"
+#include "guest-introspection/linux/program_rules.h"
 
 #include <stdlib.h>
 

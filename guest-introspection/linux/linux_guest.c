@@ -1,0 +1,485 @@
+#include "guest-introspection/linux/linux_guest.h"
+
+#include "guest-introspection/linux/kallsyms.h"
+#include "guest-introspection/x86/translate.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define NS_PER_SECOND UINT64_C(1000000000)
+#define FIRST_WAIT_NS (NS_PER_SECOND / 2)
+#define STEP_INTERVAL_NS (NS_PER_SECOND / 12)
+#define LONGEST_WAIT_NS (8 * NS_PER_SECOND)
+/* Modules come in crowds while a system boots, and stacks through a new one end at it until its
+ * tables are read: at once, but for no more than one part in so many of a CPU. */
+#define MODULES_SHARE 4
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
+}
+
+struct linux_guest *linux_guest_create(const struct guest_memory *memory, unsigned vcpu_count,
+				       linux_guest_publish *publish, void *context)
+{
+	struct linux_guest *guest = calloc(1, sizeof(*guest));
+
+	if (!guest)
+		return NULL;
+	guest->memory = memory;
+	guest->vcpu_count = vcpu_count;
+	guest->publish = publish;
+	guest->context = context;
+	guest->wait_ns = FIRST_WAIT_NS;
+	pthread_mutex_init(&guest->learning, NULL);
+	pthread_mutex_init(&guest->lock, NULL);
+	symbol_table_init(&guest->symbols);
+	error_set(&guest->no_names, GP_ERR_NOT_FOUND, "no sample has been taken");
+	error_set(&guest->no_tasks, GP_ERR_NOT_FOUND, "no sample has been taken");
+	error_set(&guest->no_programs, GP_ERR_NOT_FOUND, "no sample has been taken");
+	return guest;
+}
+
+static void modules_clear(struct guest_modules *modules)
+{
+	if (modules->known)
+		linux_modules_deinit(&modules->list);
+	modules->known = false;
+}
+
+static void knowledge_destroy(struct guest_knowledge *knowledge)
+{
+	if (!knowledge)
+		return;
+	linux_stack_destroy(knowledge->stack);
+	free(knowledge);
+}
+
+/* Gives captures `next` to use, and frees what they used before. */
+static void publish(struct linux_guest *guest, struct guest_knowledge *next)
+{
+	struct guest_knowledge *before = guest->knowledge;
+
+	if (guest->publish)
+		guest->publish(guest->context, next);
+	guest->knowledge = next;
+	atomic_fetch_add(&guest->published, 1);
+	if (!before)
+		return;
+	if (next && next->stack == before->stack)
+		before->stack = NULL; /* handed on */
+	knowledge_destroy(before);
+	program_rules_free_retired(&guest->programs);
+}
+
+void linux_guest_destroy(struct linux_guest *guest)
+{
+	if (!guest)
+		return;
+	if (guest->knowledge)
+		publish(guest, NULL);
+	linux_stack_destroy(guest->base);
+	program_rules_deinit(&guest->programs);
+	symbol_table_deinit(&guest->symbols);
+	modules_clear(&guest->modules);
+	modules_clear(&guest->modules_before);
+	pthread_mutex_destroy(&guest->lock);
+	pthread_mutex_destroy(&guest->learning);
+	free(guest);
+}
+
+/* The kernel. */
+
+static bool find_kernel(struct linux_guest *guest, const struct guest_cpu *cpus, const bool *known,
+			unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct translation translation;
+		struct linux_kernel kernel;
+		struct error error = {0};
+
+		/* One vCPU after the other: some may still be in a mode that tells nothing. */
+		if (!known[i])
+			continue;
+		if (linux_kernel_find(guest->memory, &cpus[i], 1, &kernel, &error)) {
+			linux_guest_lock(guest);
+			if (!guest->symbols_read)
+				guest->no_names = error;
+			linux_guest_unlock(guest);
+			continue;
+		}
+		linux_guest_lock(guest);
+		guest->kernel = kernel;
+		guest->kernel_found = true;
+		guest->kernel_physical = 0;
+		if (guest_translate(&kernel.space, guest->memory, gva(kernel.text_base),
+				    &translation) == TRANSLATE_OK)
+			guest->kernel_physical = translation.gpa.value;
+		linux_guest_unlock(guest);
+		return true;
+	}
+	return false;
+}
+
+static bool read_symbols(struct linux_guest *guest)
+{
+	struct symbol_table symbols;
+	struct error error = {0};
+	gp_status_t status;
+
+	if (guest->symbols_read)
+		return true;
+	status = linux_kallsyms_read(guest->memory, &guest->kernel, &symbols, &error);
+	linux_guest_lock(guest);
+	if (status) {
+		guest->no_names = error;
+	} else {
+		guest->symbols = symbols;
+		guest->symbols_read = true;
+		guest->no_names = (struct error){0};
+	}
+	linux_guest_unlock(guest);
+	return !status;
+}
+
+/* Where the mappings and files of user programs are. */
+static void read_program_types(struct linux_guest *guest, const struct btf *btf)
+{
+	struct error error = {0};
+
+	guest->programs_known =
+		linux_files_init(guest->memory, &guest->kernel, &guest->symbols, btf, &guest->files,
+				 &error) == GP_OK &&
+		linux_mappings_init(&guest->files, &guest->symbols, btf, &guest->mappings,
+				    &error) == GP_OK &&
+		linux_page_cache_init(guest->memory, &guest->kernel, &guest->symbols, btf,
+				      &guest->cache, &error) == GP_OK;
+	/* Without, generated code has no names. */
+	guest->paths_known = guest->programs_known &&
+			     linux_paths_init(&guest->files, btf, &guest->paths, NULL) == GP_OK;
+	linux_guest_lock(guest);
+	guest->no_programs = error;
+	linux_guest_unlock(guest);
+}
+
+bool linux_guest_programs(struct linux_guest *guest, struct guest_programs *out)
+{
+	bool known;
+
+	pthread_mutex_lock(&guest->learning);
+	/* Before boot is over there are no programs, and the layout is about to change. */
+	known = guest->programs_known && guest->settled;
+	if (known) {
+		out->memory = guest->memory;
+		out->copies = guest->copies;
+		out->tasks = guest->tasks;
+		out->files = guest->files;
+		out->mappings = guest->mappings;
+		out->mappings.files = &out->files;
+		out->cache = guest->cache;
+		out->paths_known = guest->paths_known;
+		out->paths = guest->paths;
+		out->paths.files = &out->files;
+	}
+	pthread_mutex_unlock(&guest->learning);
+	return known;
+}
+
+void linux_guest_use_copies(struct linux_guest *guest, struct file_copies *copies)
+{
+	pthread_mutex_lock(&guest->learning);
+	guest->copies = copies;
+	pthread_mutex_unlock(&guest->learning);
+}
+
+/* Where tasks and modules are; once. */
+static void read_types(struct linux_guest *guest)
+{
+	struct error error = {0};
+	struct btf *btf = NULL;
+
+	if (guest->types_tried)
+		return;
+	guest->types_tried = true;
+	if (linux_btf_read(guest->memory, &guest->kernel, &guest->symbols, &btf, &error)) {
+		linux_guest_lock(guest);
+		guest->no_tasks = error;
+		linux_guest_unlock(guest);
+		return;
+	}
+	guest->tasks_known = linux_task_layout_init(guest->memory, &guest->kernel, &guest->symbols,
+						    btf, &guest->tasks, &error) == GP_OK;
+	linux_guest_lock(guest);
+	guest->no_tasks = guest->tasks_known ? (struct error){0} : error;
+	linux_guest_unlock(guest);
+	guest->notes_known = linux_module_notes_init(btf, &guest->module_notes, NULL) == GP_OK;
+	guest->layout_known = linux_module_layout_init(&guest->kernel, &guest->symbols, btf,
+						       &guest->module_layout, &error) == GP_OK;
+	read_program_types(guest, btf);
+	btf_destroy(btf);
+}
+
+/* Reads the modules again when their list changed. True: it did. */
+static bool read_modules(struct linux_guest *guest, bool now)
+{
+	struct guest_modules next = {0};
+	uint64_t begin = monotonic_ns();
+	struct error error;
+	gp_status_t status;
+
+	if (!guest->layout_known || (!now && begin < guest->next_modules_ns))
+		return false;
+	if (guest->modules.known && !linux_modules_changed(&guest->module_layout, guest->memory,
+							   &guest->modules.list.stamp))
+		return false;
+	status = linux_modules_read(&guest->module_layout, guest->memory, &next.list, &error);
+	guest->next_modules_ns = begin + (monotonic_ns() - begin) * MODULES_SHARE;
+	if (status && status != GP_ERR_IO_DATA_INTEGRITY)
+		return false;
+	next.known = true;
+	linux_guest_lock(guest);
+	modules_clear(&guest->modules_before);
+	guest->modules_before = guest->modules;
+	guest->modules = next;
+	linux_guest_unlock(guest);
+	return true;
+}
+
+/* The kernel's own part of what stacks need, which takes long to read: once for the page tables of
+ * early boot, once for those that stay. The one before is still in use. */
+static struct linux_stack *replace_base(struct linux_guest *guest)
+{
+	struct linux_stack *before = guest->base;
+	struct error note = {0}, error = {0};
+
+	guest->base = NULL;
+	if (linux_stack_create(guest->memory, &guest->kernel, &guest->symbols, &guest->base, &note,
+			       &error))
+		note = error;
+	linux_guest_lock(guest);
+	guest->no_stack = note;
+	linux_guest_unlock(guest);
+	return before;
+}
+
+/* Room for what capture uses, filled in but for the kernel's stacks. */
+static struct guest_knowledge *make_knowledge(const struct linux_guest *guest)
+{
+	struct guest_knowledge *made =
+		calloc(1, sizeof(*made) + guest->vcpu_count * sizeof(*made->vcpus));
+
+	if (!made)
+		return NULL;
+	made->vcpu_count = guest->vcpu_count;
+	made->tasks_known = guest->tasks_known;
+	made->tasks = guest->tasks;
+	made->program_count = program_rules_list(&guest->programs, made->programs);
+	return made;
+}
+
+/* A module's text, and that of its start while it is there: one table speaks for both. Where that
+ * is damaged, or gone already, stacks do without. */
+static void add_module(struct linux_stack *stack, const struct guest_memory *memory,
+		       const struct linux_module *module)
+{
+	const struct linux_range *texts[] = {&module->text, &module->init_text};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct error error = {0};
+
+		if (module->orc_count && texts[i]->size)
+			linux_stack_add_module(stack, memory,
+					       &(struct orc_module){.addresses = module->orc_ips,
+								    .entries = module->orc_entries,
+								    .count = module->orc_count,
+								    .text_start = texts[i]->start,
+								    .text_size = texts[i]->size},
+					       &error);
+	}
+}
+
+/* Makes and publishes what capture uses. */
+static void publish_knowledge(struct linux_guest *guest)
+{
+	struct guest_knowledge *next = make_knowledge(guest);
+	struct error error = {0};
+
+	/* Nothing rather than what is built upon a base that goes. */
+	if (!next) {
+		publish(guest, NULL);
+		return;
+	}
+	if (guest->base)
+		linux_stack_create_from(guest->base, &next->stack, &error);
+	for (size_t i = 0; next->stack && guest->modules.known && i < guest->modules.list.count;
+	     i++)
+		add_module(next->stack, guest->memory, &guest->modules.list.modules[i]);
+	next->unwind = next->stack ? linux_stack_unwind_kernel(next->stack) : NULL;
+	publish(guest, next);
+}
+
+/* Prepares the programs that captures have asked for. What they know of the kernel stays. */
+static void learn_programs(struct linux_guest *guest)
+{
+	struct guest_knowledge *known = guest->knowledge, *next;
+	struct linux_mappings mappings = guest->mappings;
+	bool changed = false;
+
+	if (!known || !guest->programs_known || !guest->settled)
+		return;
+	mappings.files = &guest->files;
+	for (unsigned i = 0; i < known->vcpu_count; i++) {
+		uint64_t mm = atomic_exchange(&known->vcpus[i].wanted, 0);
+
+		if (mm && program_rules_want(&guest->programs, &mappings, &guest->cache,
+					     guest->copies, mm, monotonic_ns()))
+			changed = true;
+	}
+	if (!changed)
+		return;
+	next = make_knowledge(guest);
+	if (next) {
+		next->stack = known->stack;
+		next->unwind = known->unwind;
+	}
+	publish(guest, next);
+}
+
+/* The kernel's page tables and per-CPU areas move once, early in boot: first the tables. Only
+ * tables that were looked for once the areas had moved are those that stay; others the kernel
+ * frees, and the guest has gone on between a look at them and a look at the areas. Whoever captures
+ * uses a copy of the layout. Without a layout nothing says when boot is over: then never. */
+static void settle(struct linux_guest *guest, const struct guest_cpu *cpus, const bool *known,
+		   unsigned count)
+{
+	bool moved = guest->tasks_known && guest->tasks.settled;
+	struct symbol symbol;
+
+	if (!find_kernel(guest, cpus, known, count))
+		return;
+	guest->module_layout.space = guest->kernel.space;
+	if (!guest->tasks_known)
+		return;
+	guest->tasks.space = guest->kernel.space;
+	linux_task_layout_refresh(&guest->tasks, guest->memory);
+	guest->files.space = guest->cache.space = guest->kernel.space;
+	/* Randomized by setup_arch(), which may have been still to come. */
+	if (symbol_table_find_name(&guest->symbols, "vmemmap_base", &symbol))
+		guest_read_virtual(&guest->cache.space, NULL, guest->memory, gva(symbol.start),
+				   &guest->cache.page_array, sizeof(guest->cache.page_array));
+	guest->settled = moved && guest->tasks.settled;
+}
+
+static gp_status_t missing(struct linux_guest *guest, struct error *error)
+{
+	const struct error *why;
+	gp_status_t status;
+
+	linux_guest_lock(guest);
+	why = guest->symbols_read ? &guest->no_tasks : &guest->no_names;
+	status = why->status;
+	if (error)
+		*error = *why;
+	linux_guest_unlock(guest);
+	return status;
+}
+
+/* A step failed: wait, longer each time. */
+static void put_off(struct linux_guest *guest)
+{
+	guest->next_try_ns = monotonic_ns() + guest->wait_ns;
+	if (guest->wait_ns < LONGEST_WAIT_NS)
+		guest->wait_ns *= 2;
+}
+
+gp_status_t linux_guest_learn(struct linux_guest *guest, const struct guest_cpu *cpus,
+			      const bool *known, unsigned count, struct error *error)
+{
+	struct linux_stack *before = NULL;
+	bool first, changed = false;
+
+	pthread_mutex_lock(&guest->learning);
+	if (!guest->settled && monotonic_ns() < guest->next_step_ns)
+		goto out;
+	guest->next_step_ns = monotonic_ns() + STEP_INTERVAL_NS;
+	if (!guest->symbols_read) {
+		/* The page tables that boot uses go away: look anew each time. */
+		if (!find_kernel(guest, cpus, known, count))
+			goto out;
+		if (monotonic_ns() < guest->next_try_ns)
+			goto out;
+		if (!read_symbols(guest)) {
+			put_off(guest);
+			goto out;
+		}
+	}
+	first = !guest->types_tried;
+	if (first && !find_kernel(guest, cpus, known, count))
+		goto out;
+	read_types(guest);
+	if (!guest->settled) {
+		/* Too early in boot: what was prepared is about to change. */
+		uint64_t root = guest->kernel.space.root;
+
+		settle(guest, cpus, known, count);
+		changed = guest->settled || guest->kernel.space.root != root;
+	}
+	if (first || changed)
+		before = replace_base(guest);
+	changed = read_modules(guest, first) || changed;
+	if (first || changed)
+		publish_knowledge(guest);
+	/* What was published from it is gone. */
+	linux_stack_destroy(before);
+	learn_programs(guest);
+out:
+	pthread_mutex_unlock(&guest->learning);
+	return missing(guest, error);
+}
+
+void linux_guest_learn_names(struct linux_guest *guest, const struct guest_cpu *cpus,
+			     const bool *known, unsigned count)
+{
+	pthread_mutex_lock(&guest->learning);
+	if (!guest->symbols_read && find_kernel(guest, cpus, known, count))
+		read_symbols(guest);
+	if (guest->symbols_read) {
+		read_types(guest);
+		read_modules(guest, true);
+	}
+	pthread_mutex_unlock(&guest->learning);
+}
+
+bool linux_guest_find_symbol(const struct linux_guest *guest, uint64_t address,
+			     struct symbol *symbol, bool *module)
+{
+	*module = false;
+	if (guest->symbols_read && symbol_table_find(&guest->symbols, address, symbol))
+		return true;
+	*module = true;
+	if (guest->modules.known &&
+	    symbol_table_find(&guest->modules.list.symbols, address, symbol))
+		return true;
+	return guest->modules_before.known &&
+	       symbol_table_find(&guest->modules_before.list.symbols, address, symbol);
+}
+
+bool linux_guest_panicked(struct linux_guest *guest)
+{
+	struct symbol symbol;
+	int32_t cpu = -1; /* kernel/panic.c: panic_cpu is -1 until a CPU panics */
+	bool panicked;
+
+	linux_guest_lock(guest);
+	panicked = guest->symbols_read &&
+		   symbol_table_find_name(&guest->symbols, "panic_cpu", &symbol) &&
+		   guest_read_virtual(&guest->kernel.space, NULL, guest->memory, gva(symbol.start),
+				      &cpu, sizeof(cpu)) == TRANSLATE_OK &&
+		   cpu >= 0;
+	linux_guest_unlock(guest);
+	return panicked;
+}
