@@ -32,7 +32,7 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 		$(filter %.o,$^) $(filter %.a,$^) -lcriterion -lm $(LIBS) $(LIBS_$*)
 
 # Command lines are parsed in tools/, which is in no library.
-$(BUILD)/tests/unit/record_options: $(patsubst %,$(BUILD)/obj/tools/%.o,record/record_options record/sampling_options)
+$(BUILD)/tests/unit/record_options: $(patsubst %,$(BUILD)/obj/tools/%.o,record/record_options record/sampling_options options output progress)
 $(BUILD)/tests/unit/record_status: $(patsubst %,$(BUILD)/obj/tools/%.o,record/record_status progress)
 $(BUILD)/tests/unit/sampling_summary: $(BUILD)/obj/tools/record/sampling_summary.o
 $(BUILD)/tests/unit/output: $(patsubst %,$(BUILD)/obj/tools/%.o,output progress)

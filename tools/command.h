@@ -2,6 +2,8 @@
 #ifndef TOOLS_COMMAND_H
 #define TOOLS_COMMAND_H
 
+#include "base/error.h"
+
 struct command {
 	const char *name;
 	const char *summary; /* one line for `guestprof --help` */
@@ -13,6 +15,10 @@ struct command {
 
 /* What every subcommand returns for a command line it does not understand. */
 #define EXIT_USAGE 2
+
+/* The end of a command that works on traces: takes the line of progress away, prints what went
+ * wrong, if anything did, and returns the exit code. */
+int command_end(const char *program, gp_status_t status, const struct error *error);
 
 int command_annotate(int argc, char **argv);
 int command_attach(int argc, char **argv);

@@ -1,13 +1,14 @@
 /* guestprof doctor: what this machine can do, and what to do about the rest. */
 #include "tools/command.h"
 #include "tools/lab/lab.h"
+#include "tools/options.h"
 
 #include "base/cleanup.h"
 #include "base/container.h"
+#include "analysis/text.h"
 #include "vmm/kvm_probe.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <grp.h>
 #include <inttypes.h>
 #include <linux/bpf.h>
@@ -289,23 +290,6 @@ static int verdict(const struct report *report)
 	return report->lab_works ? EXIT_LAB_ONLY : EXIT_NOTHING;
 }
 
-/* Paths and user names come from outside: escape what JSON does not allow in a string. */
-static void print_json_string(const char *text)
-{
-	putchar('"');
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-
-		if (c == '"' || c == '\\')
-			printf("\\%c", c);
-		else if (c < 0x20 || c >= 0x7f)
-			printf("\\u%04x", c);
-		else
-			putchar(c);
-	}
-	putchar('"');
-}
-
 static const char *floor_name(const struct report *report)
 {
 	switch (report->kvm.kind) {
@@ -329,10 +313,10 @@ static void print_json(const struct report *report)
 
 		printf("    {\"name\": \"%s\", \"grade\": \"%s\", \"value\": ", finding->name,
 		       grades[finding->grade]);
-		print_json_string(finding->value);
+		text_print_json(stdout, finding->value, strlen(finding->value));
 		if (*finding->advice) {
 			printf(", \"advice\": ");
-			print_json_string(finding->advice);
+			text_print_json(stdout, finding->advice, strlen(finding->advice));
 		}
 		printf("}%s\n", i + 1 < report->count ? "," : "");
 	}
@@ -379,32 +363,24 @@ static const char help[] =
 
 int command_doctor(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"json", no_argument, NULL, 'j'},
-		{"quiet", no_argument, NULL, 'q'},
-		{"floor", no_argument, NULL, 'f'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
+	static const char program[] = "guestprof doctor";
+	static enum { AS_TEXT, AS_JSON, QUIET, FLOOR } what;
+	static const struct option_row rows[] = {
+		OPTION("json", 'j', OPTION_SET, &what, .least = AS_JSON),
+		OPTION("quiet", 'q', OPTION_SET, &what, .least = QUIET),
+		OPTION("floor", 'f', OPTION_SET, &what, .least = FLOOR),
+		OPTIONS_END,
 	};
 	static struct report report;
-	int option, what = 0;
+	int code = options_parse(
+		&(struct command_line){.program = program, .help = help, .rows = rows}, argc, argv);
 
-	while ((option = getopt_long(argc, argv, "jqfh", options, NULL)) != -1) {
-		if (option == '?')
-			return EXIT_USAGE;
-		what = option;
-	}
-	if (optind < argc) {
-		fprintf(stderr, "guestprof doctor: takes no '%s'; guestprof doctor --help\n",
-			argv[optind]);
-		return EXIT_USAGE;
-	}
-	if (what == 'h') {
-		fputs(help, stdout);
-		return EXIT_SUCCESS;
-	}
+	if (code >= 0)
+		return code;
+	if (optind < argc)
+		return option_bad(program, "takes no '%s'", argv[optind]);
 	kvm_probe(&report.kvm);
-	if (what == 'f') {
+	if (what == FLOOR) {
 		puts(floor_name(&report));
 		return EXIT_SUCCESS;
 	}
@@ -414,9 +390,9 @@ int command_doctor(int argc, char **argv)
 	examine_ptrace(&report);
 	examine_limits(&report);
 	examine_lab(&report);
-	if (what == 'j')
+	if (what == AS_JSON)
 		print_json(&report);
-	else if (what != 'q')
+	else if (what == AS_TEXT)
 		print_text(&report);
 	if (fflush(stdout))
 		return EXIT_FAILURE;

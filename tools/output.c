@@ -174,6 +174,14 @@ gp_status_t output_finish(struct output *output, struct error *error)
 	return status;
 }
 
+gp_status_t output_close(struct output *output, gp_status_t status, struct error *error)
+{
+	if (!status)
+		return output_finish(output, error);
+	output_abandon(output);
+	return status;
+}
+
 bool output_settle(struct error *error)
 {
 	return flush(stdout, "standard output", error) == GP_OK;

@@ -38,6 +38,8 @@ void output_open_paged(struct output *output);
 /* Closes it; errors of earlier writes are told here. A pager that was left early is none. */
 gp_status_t output_finish(struct output *output, struct error *error);
 void output_abandon(struct output *output);
+/* The one or the other: `status` is that of the writing. */
+gp_status_t output_close(struct output *output, gp_status_t status, struct error *error);
 
 /* At the end of the process: what was printed to standard output, by whomever, is written out.
  * False when that failed, now or before, and nobody has told: then `error` does. */

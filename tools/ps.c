@@ -3,9 +3,9 @@
 
 #include "attach/attached_vm.h"
 #include "attach/process_rights.h"
+#include "tools/options.h"
 #include "trace/trace.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,11 +87,7 @@ static void print_machine(void *context, struct vm_process *process)
 	attached_vm_destroy(vm);
 }
 
-static const struct option long_options[] = {
-	{"passive", no_argument, NULL, 'p'},
-	{"help", no_argument, NULL, 'h'},
-	{NULL, 0, NULL, 0},
-};
+static const char program[] = "guestprof ps";
 
 static void tell_hidden(const struct hidden_processes *hidden)
 {
@@ -99,47 +95,36 @@ static void tell_hidden(const struct hidden_processes *hidden)
 
 	process_rights("/proc", hidden->first, rights, sizeof(rights));
 	fprintf(stderr,
-		"guestprof ps: %u process%s may not be looked at, and may run machines, too; "
-		"process "
-		"%d%s: %s\n",
-		hidden->count, hidden->count == 1 ? "" : "es", (int)hidden->first,
+		"%s: %u process%s may not be looked at, and may run machines, too; process %d%s: "
+		"%s\n",
+		program, hidden->count, hidden->count == 1 ? "" : "es", (int)hidden->first,
 		hidden->count == 1 ? "" : ", for one", rights);
 }
 
 int command_ps(int argc, char **argv)
 {
-	static char program[] = "guestprof ps";
-	struct listing listing = {0};
+	static struct listing listing;
+	static const struct option_row rows[] = {
+		OPTION("passive", 0, OPTION_FLAG, &listing.passive, ),
+		OPTIONS_END,
+	};
 	struct error error = {0};
 	struct hidden_processes hidden;
-	int option;
+	int code = options_parse(
+		&(struct command_line){.program = program, .help = help, .rows = rows}, argc, argv);
 
-	argv[0] = program; /* for getopt's messages */
-	optind = 0;
-	while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
-		if (option == 'h') {
-			fputs(help, stdout);
-			return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
-		}
-		if (option != 'p')
-			return EXIT_USAGE;
-		listing.passive = true;
-	}
-	if (optind < argc) {
-		fprintf(stderr, "guestprof ps: '%s' is not an option; guestprof ps --help\n",
-			argv[optind]);
-		return EXIT_USAGE;
-	}
-	if (vm_processes("/proc", print_machine, &listing, &hidden, &error)) {
-		fprintf(stderr, "guestprof ps: %s\n", error.text);
-		return EXIT_FAILURE;
-	}
+	if (code >= 0)
+		return code;
+	if (optind < argc)
+		return option_bad(program, "'%s' is not an option", argv[optind]);
+	if (vm_processes("/proc", print_machine, &listing, &hidden, &error))
+		return command_end(program, error.status, &error);
 	if (fflush(stdout))
 		return EXIT_FAILURE;
 	if (hidden.count)
 		tell_hidden(&hidden);
 	if (!listing.count)
-		fputs("guestprof ps: no KVM virtual machine runs here that this user may see\n",
-		      stderr);
+		fprintf(stderr, "%s: no KVM virtual machine runs here that this user may see\n",
+			program);
 	return listing.count ? EXIT_SUCCESS : PS_NONE;
 }

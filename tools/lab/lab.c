@@ -2,10 +2,8 @@
 #include "tools/lab/lab.h"
 
 #include "tools/command.h"
+#include "tools/options.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,22 +40,7 @@ static const char help[] =
 	"          guestprof lab --fetch linux-image-amd64@trixie-backports newest\n"
 	"          guestprof lab --timeout 60 --exec sh -c 'uname -a'\n";
 
-enum { OPTION_EXEC = 256, OPTION_FETCH, OPTION_SETUP, OPTION_INSIDE };
-
-static const struct option long_options[] = {
-	{"cpus", required_argument, NULL, 'c'},
-	{"memory", required_argument, NULL, 'm'},
-	{"timeout", required_argument, NULL, 't'},
-	{"kernel", required_argument, NULL, 'k'},
-	{"env", required_argument, NULL, 'e'},
-	{"verbose", no_argument, NULL, 'v'},
-	{"help", no_argument, NULL, 'h'},
-	{"exec", no_argument, NULL, OPTION_EXEC},
-	{"fetch", no_argument, NULL, OPTION_FETCH},
-	{"setup", no_argument, NULL, OPTION_SETUP},
-	{"inside", no_argument, NULL, OPTION_INSIDE},
-	{0},
-};
+static const char program[] = "guestprof lab";
 
 #define ENVIRONMENT_MAX 1024
 
@@ -124,49 +107,17 @@ static bool environment_add(struct environment *environment, char *argument)
 	return environment_set(environment, text);
 }
 
-static bool parse_number(const char *text, unsigned long minimum, unsigned long maximum,
-			 unsigned *number)
+static const char *take_variable(void *environment, char *text)
 {
-	unsigned long value;
-	char *end;
-
-	errno = 0;
-	value = strtoul(text, &end, 10);
-	if (errno || end == text || *end || !isdigit((unsigned char)*text) || value < minimum ||
-	    value > maximum)
-		return false;
-	*number = (unsigned)value;
-	return true;
+	return *text && *text != '=' && environment_add(environment, text) ? NULL
+									   : "it cannot be passed";
 }
 
-/* 512M, 4G; a bare number is MiB, as QEMU has it. */
-static bool parse_memory(const char *text, uint64_t *mib)
+static const char *take_inside(void *context, char *text)
 {
-	unsigned long long value;
-	char *end;
-
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (errno || end == text || !isdigit((unsigned char)*text) || value > 1u << 24)
-		return false;
-	if (*end == 'G' || *end == 'g')
-		value *= 1024;
-	else if (*end && *end != 'M' && *end != 'm')
-		return false;
-	if (*end && end[1])
-		return false;
-	if (value < 512 || value > 1u << 24)
-		return false;
-	*mib = value;
-	return true;
-}
-
-static int usage(const char *format, const char *what)
-{
-	fprintf(stderr, "guestprof lab: ");
-	fprintf(stderr, format, what);
-	fprintf(stderr, "; guestprof lab --help describes it\n");
-	return EXIT_USAGE;
+	(void)context;
+	(void)text;
+	lab_inside();
 }
 
 static int run_setup(const char *kernel_wanted)
@@ -178,7 +129,7 @@ static int run_setup(const char *kernel_wanted)
 	if (lab_find_program("qemu-system-x86_64", "qemu-system-x86", path, &error) != GP_OK ||
 	    lab_kernel_find(kernel_wanted, &kernel, &error) != GP_OK ||
 	    lab_initramfs_find(&kernel, path, &error) != GP_OK) {
-		fprintf(stderr, "guestprof lab: %s\n", error.text);
+		fprintf(stderr, "%s: %s\n", program, error.text);
 		return LAB_EXIT_FAILED;
 	}
 	return 0;
@@ -190,25 +141,25 @@ static int run_fetch(const char *package, const char *directory)
 
 	if (lab_kernel_fetch(package, directory, &error) == GP_OK)
 		return 0;
-	fprintf(stderr, "guestprof lab: %s\n", error.text);
+	fprintf(stderr, "%s: %s\n", program, error.text);
 	return LAB_EXIT_FAILED;
 }
 
 /* Runs `guestprof ARGUMENTS` inside, by the path under which this program is seen there. */
 static int run_guestprof(struct lab_options *options, int count, char **arguments)
 {
-	static char program[PATH_MAX];
+	static char path[PATH_MAX];
 	char **command = calloc((size_t)count + 2, sizeof(*command));
-	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+	ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
 	int exit_code;
 
 	if (!command || length < 0) {
-		fprintf(stderr, "guestprof lab: cannot find this program's own path\n");
+		fprintf(stderr, "%s: cannot find this program's own path\n", program);
 		free(command);
 		return LAB_EXIT_FAILED;
 	}
-	program[length] = 0;
-	command[0] = program;
+	path[length] = 0;
+	command[0] = path;
 	memcpy(command + 1, arguments, (size_t)count * sizeof(*command));
 	options->command = command;
 	exit_code = lab_run(options);
@@ -220,71 +171,55 @@ int command_lab(int argc, char **argv)
 {
 	static struct environment environment;
 	struct lab_options options = {
-		.cpus = 2,
-		.memory_mib = 4096,
 		.kernel = LAB_KERNEL_DEFAULT,
 		.environment = environment.list,
 	};
-	int option, what = 0;
+	uint64_t cpus = 2, memory = UINT64_C(4) << 30, timeout = 0;
+	bool exec = false, fetch = false, setup = false;
+	const struct option_row rows[] = {
+		OPTION("cpus", 'c', OPTION_NUMBER, &cpus, .least = 1, .most = 254,
+		       .hint = "give a number from 1 to 254"),
+		OPTION("memory", 'm', OPTION_SIZE, &memory, .least = UINT64_C(512) << 20,
+		       .most = UINT64_C(1) << 44, .hint = "give a size such as 4G, 512M or more"),
+		OPTION("timeout", 't', OPTION_NUMBER, &timeout, .least = 1, .most = 1000000,
+		       .hint = "give a number of seconds"),
+		OPTION("kernel", 'k', OPTION_TEXT, &options.kernel, ),
+		OPTION("env", 'e', OPTION_CALL, &environment, .take = take_variable),
+		OPTION("verbose", 'v', OPTION_FLAG, &options.verbose, ),
+		OPTION("exec", 0, OPTION_LAST, &exec, ),
+		OPTION("fetch", 0, OPTION_FLAG, &fetch, ),
+		OPTION("setup", 0, OPTION_FLAG, &setup, ),
+		OPTION("inside", 0, OPTION_CALL, NULL, .take = take_inside, .has_no_text = true),
+		OPTIONS_END,
+	};
+	/* The first word that is no option begins the command; so does --exec. */
+	const struct command_line line = {
+		.program = program, .help = help, .rows = rows, .in_order = true};
+	int code;
 
 	environment_init(&environment);
-	/* The first word that is no option begins the command; so does --exec. */
-	while (what != OPTION_EXEC &&
-	       (option = getopt_long(argc, argv, "+c:m:t:k:e:vh", long_options, NULL)) != -1) {
-		switch (option) {
-		case 'c':
-			if (!parse_number(optarg, 1, 254, &options.cpus))
-				return usage("--cpus %s is not a number from 1 to 254", optarg);
-			break;
-		case 'm':
-			if (!parse_memory(optarg, &options.memory_mib))
-				return usage("--memory %s is not a size such as 4G, 512M or more",
-					     optarg);
-			break;
-		case 't':
-			if (!parse_number(optarg, 1, 1000000, &options.timeout_seconds))
-				return usage("--timeout %s is not a number of seconds", optarg);
-			break;
-		case 'k':
-			options.kernel = optarg;
-			break;
-		case 'e':
-			if (!*optarg || *optarg == '=' || !environment_add(&environment, optarg))
-				return usage("--env %s cannot be passed", optarg);
-			break;
-		case 'v':
-			options.verbose = true;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return EXIT_SUCCESS;
-		case OPTION_EXEC:
-		case OPTION_FETCH:
-		case OPTION_SETUP:
-			what = option;
-			break;
-		case OPTION_INSIDE:
-			lab_inside();
-		default:
-			return EXIT_USAGE; /* getopt has said why */
-		}
-	}
+	code = options_parse(&line, argc, argv);
+	if (code >= 0)
+		return code;
+	options.cpus = (unsigned)cpus;
+	options.memory_mib = memory >> 20;
+	options.timeout_seconds = (unsigned)timeout;
 	argc -= optind;
 	argv += optind;
-	if (what == OPTION_EXEC && argc && !strcmp(argv[0], "--")) {
+	if (exec && argc && !strcmp(argv[0], "--")) {
 		argc--;
 		argv++;
 	}
-	if (what == OPTION_SETUP)
-		return argc ? usage("--setup takes no '%s'", argv[0]) : run_setup(options.kernel);
-	if (what == OPTION_FETCH)
+	if (setup)
+		return argc ? option_bad(program, "--setup takes no '%s'", argv[0])
+			    : run_setup(options.kernel);
+	if (fetch)
 		return argc == 2 ? run_fetch(argv[0], argv[1])
-				 : usage("--fetch takes a package and a directory%s", "");
+				 : option_bad(program, "--fetch takes a package and a directory");
 	if (!argc)
-		return usage("no command%s", "");
-	if (what == OPTION_EXEC) {
-		options.command = argv;
-		return lab_run(&options);
-	}
-	return run_guestprof(&options, argc, argv);
+		return option_bad(program, "no command");
+	if (!exec)
+		return run_guestprof(&options, argc, argv);
+	options.command = argv;
+	return lab_run(&options);
 }

@@ -6,9 +6,7 @@
 
 #include "export/flame_svg.h"
 
-enum { OPTION_SVG = 256, OPTION_CALLERS, OPTION_IDLE };
-
-static char program[] = "guestprof flamegraph";
+static const char program[] = "guestprof flamegraph";
 
 static const char help[] =
 	"usage: guestprof flamegraph [OPTIONS] [FILE]\n"
@@ -42,72 +40,40 @@ static gp_status_t write_svg(const struct page_data *data, FILE *to, const void 
 	return flame_svg_write(data, context, to, error);
 }
 
-struct choice {
-	struct page_command page;
-	struct flame_svg_options svg;
-};
-
-static bool take_option(void *context, int option)
-{
-	struct choice *choice = context;
-
-	switch (option) {
-	case 'o':
-		choice->page.output = optarg;
-		break;
-	case 'd':
-		choice->page.base = optarg;
-		output_protect(optarg);
-		break;
-	case OPTION_SVG:
-		choice->page.suffix = ".svg";
-		choice->page.write = write_svg;
-		break;
-	case OPTION_CALLERS:
-		choice->svg.callers = true;
-		break;
-	case OPTION_IDLE:
-		choice->svg.idle = true;
-		break;
-	}
-	return true;
-}
-
 int command_flamegraph(int argc, char **argv)
 {
-	static const struct option names[] = {
-		{"output", required_argument, NULL, 'o'},
-		{"diff", required_argument, NULL, 'd'},
-		{"svg", no_argument, NULL, OPTION_SVG},
-		{"callers", no_argument, NULL, OPTION_CALLERS},
-		{"idle", no_argument, NULL, OPTION_IDLE},
-		{"help", no_argument, NULL, 'h'},
-		FILTER_OPTIONS,
-		{NULL, 0, NULL, 0},
+	static struct flame_svg_options svg;
+	static bool as_svg;
+	static struct page_command page = {.program = program,
+					   .suffix = ".html",
+					   .type = PAGE_FLAMEGRAPH,
+					   .trace = "guestprof.fxt",
+					   .context = &svg};
+	static const struct option_row rows[] = {
+		OPTION("output", 'o', OPTION_TEXT, &page.output, ),
+		OPTION("diff", 'd', OPTION_TEXT, &page.base, ),
+		OPTION("svg", 0, OPTION_FLAG, &as_svg, ),
+		OPTION("callers", 0, OPTION_FLAG, &svg.callers, ),
+		OPTION("idle", 0, OPTION_FLAG, &svg.idle, ),
+		FILTER_ROWS(page.filter),
+		OPTIONS_END,
 	};
-	struct choice choice = {.page = {.program = program,
-					 .suffix = ".html",
-					 .type = PAGE_FLAMEGRAPH,
-					 .trace = "guestprof.fxt",
-					 .context = &choice.svg}};
-	const struct options options = {.program = program,
-					.help = help,
-					.letters = "o:d:h",
-					.names = names,
-					.filter = &choice.page.filter,
-					.take = take_option,
-					.context = &choice};
-	int code = options_parse(&options, argc, argv);
+	int code = options_parse(
+		&(struct command_line){.program = program, .help = help, .rows = rows}, argc, argv);
 
 	if (code >= 0)
 		return code;
-	if ((choice.svg.callers || choice.svg.idle) && choice.page.write != write_svg) {
-		fprintf(stderr,
-			"%s: --callers and --idle go with --svg; the page has buttons for them\n",
-			program);
+	if ((svg.callers || svg.idle) && !as_svg)
+		return option_bad(program,
+				  "--callers and --idle go with --svg; the page has buttons for "
+				  "them");
+	if (!option_trace(program, argc, argv, &page.trace))
 		return EXIT_USAGE;
+	if (page.base)
+		output_protect(page.base);
+	if (as_svg) {
+		page.suffix = ".svg";
+		page.write = write_svg;
 	}
-	if (!option_trace(program, argc, argv, &choice.page.trace))
-		return EXIT_USAGE;
-	return page_command_run(&choice.page);
+	return page_command_run(&page);
 }

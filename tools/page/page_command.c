@@ -1,5 +1,6 @@
 #include "tools/page/page_command.h"
 
+#include "tools/command.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 
@@ -31,10 +32,7 @@ static gp_status_t write_output(const struct page_command *command, const struct
 		return status;
 	status = command->write ? command->write(data, output.file, command->context, error)
 				: page_write(data, command->type, output.file, error);
-	if (!status)
-		return output_finish(&output, error);
-	output_abandon(&output);
-	return status;
+	return output_close(&output, status, error);
 }
 
 /* boot.fxt gives boot.html; any other name gets the suffix behind it. */
@@ -76,12 +74,7 @@ int page_command_run(struct page_command *command)
 		status = write_output(command, data, output, &error);
 	page_data_destroy(data);
 	filter_deinit(&command->filter);
-	progress_end();
-	if (status) {
-		fprintf(stderr, "%s: %s\n", command->program, error.text);
-		return EXIT_FAILURE;
-	}
-	if (!command->output)
+	if (!status && !command->output)
 		printf("%s\n", output);
-	return EXIT_SUCCESS;
+	return command_end(command->program, status, &error);
 }

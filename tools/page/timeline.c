@@ -24,41 +24,24 @@ static const char help[] =
 	"Examples: guestprof timeline boot.fxt\n"
 	"          guestprof timeline -o boot-timeline.html boot.fxt\n";
 
-/* There is only -o. */
-static bool take_option(void *context, int option)
-{
-	struct page_command *command = context;
-
-	(void)option;
-	command->output = optarg;
-	return true;
-}
-
 int command_timeline(int argc, char **argv)
 {
-	static const struct option names[] = {
-		{"output", required_argument, NULL, 'o'},
-		{"help", no_argument, NULL, 'h'},
-		FILTER_OPTIONS,
-		{NULL, 0, NULL, 0},
+	static const char program[] = "guestprof timeline";
+	static struct page_command page = {.program = program,
+					   .suffix = "-timeline.html",
+					   .trace = "guestprof.fxt",
+					   .type = PAGE_TIMELINE};
+	static const struct option_row rows[] = {
+		OPTION("output", 'o', OPTION_TEXT, &page.output, ),
+		FILTER_ROWS(page.filter),
+		OPTIONS_END,
 	};
-	static char program[] = "guestprof timeline";
-	struct page_command command = {.program = program,
-				       .suffix = "-timeline.html",
-				       .trace = "guestprof.fxt",
-				       .type = PAGE_TIMELINE};
-	const struct options options = {.program = program,
-					.help = help,
-					.letters = "o:h",
-					.names = names,
-					.filter = &command.filter,
-					.take = take_option,
-					.context = &command};
-	int code = options_parse(&options, argc, argv);
+	int code = options_parse(
+		&(struct command_line){.program = program, .help = help, .rows = rows}, argc, argv);
 
 	if (code >= 0)
 		return code;
-	if (!option_trace(program, argc, argv, &command.trace))
+	if (!option_trace(program, argc, argv, &page.trace))
 		return EXIT_USAGE;
-	return page_command_run(&command);
+	return page_command_run(&page);
 }

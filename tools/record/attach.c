@@ -15,6 +15,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char program[] = "guestprof attach";
+
+static const char help[] =
+	"usage: guestprof attach [OPTIONS] PID|DOMAIN\n"
+	"Samples the vCPUs of a KVM virtual machine that another process runs (QEMU and\n"
+	"others), without that process taking part. 'guestprof ps' lists those of this\n"
+	"host. Ctrl-C ends it; the machine goes on.\n"
+	"\n"
+	"Sampling:\n"
+	"  -F, --frequency HZ      samples per second and vCPU (default: 1000)\n" SAMPLING_HELP
+	"      --kick HOW          ptrace (default), or signal: the VMM's own kick\n"
+	"  -o, --output FILE       the trace (default: " SAMPLING_OUTPUT ")\n"
+	"      --duration SECONDS  end after that long\n"
+	"\n"
+	"      --json              a summary as one line of JSON on standard output at\n"
+	"                          the end\n"
+	"  -h, --help\n"
+	"\n"
+	"Exit codes: 0 the VMM exited, 10 the guest reset, 13 --duration over, 16 Ctrl-C\n"
+	"or SIGTERM, 17 guest panic, 18 the VMM was killed, 21 it cannot be attached to,\n"
+	"2 bad input, 1 anything else.\n"
+	"\n"
+	"Example: guestprof attach --duration 10 -o web.fxt web\n";
+
 /* Documented in guestprof-attach(1) and stable; where they mean the same as those of guestprof
  * record they are the same. */
 enum attach_exit {
@@ -52,7 +76,7 @@ static int exit_code(enum attached_end end, bool panicked)
 
 static int failure(const struct error *error, int code)
 {
-	fprintf(stderr, "guestprof attach: %s\n", error->text);
+	fprintf(stderr, "%s: %s\n", program, error->text);
 	return code;
 }
 
@@ -64,7 +88,7 @@ static void end_in_order(void *vm)
 static void tell_event(void *context, const char *text)
 {
 	(void)context;
-	fprintf(stderr, "guestprof attach: %s\n", text);
+	fprintf(stderr, "%s: %s\n", program, text);
 }
 
 static gp_status_t attach(const struct attach_options *options, struct attached_vm **vm,
@@ -164,8 +188,7 @@ static int run(struct sampling *sampling, struct attached_vm *vm)
 	if (options->json)
 		print_json(vm, text, code, &summary);
 	if (summary.problem.status) {
-		fprintf(stderr, "guestprof attach: %s: %s\n", options->output,
-			summary.problem.text);
+		fprintf(stderr, "%s: %s: %s\n", program, options->output, summary.problem.text);
 		code = ATTACH_FAILED;
 	}
 	return code;
@@ -188,7 +211,7 @@ static int record(struct sampling *sampling, struct attached_vm *vm)
 		return failure(&error, ATTACH_USAGE);
 	if (sampling_start(sampling, &config, &error))
 		return failure(&error, ATTACH_FAILED);
-	fprintf(stderr, "guestprof attach: %u vCPU%s of %s\n", info->process->vcpu_count,
+	fprintf(stderr, "%s: %u vCPU%s of %s\n", program, info->process->vcpu_count,
 		info->process->vcpu_count == 1 ? "" : "s", source);
 	return run(sampling, vm);
 }
@@ -200,7 +223,7 @@ int attach_run(const struct attach_options *options)
 	struct error error = {0};
 	int code;
 
-	if (sampling_init(&sampling, "guestprof attach", NULL, &options->sampling, &error)) {
+	if (sampling_init(&sampling, program, NULL, &options->sampling, &error)) {
 		code = failure(&error, ATTACH_USAGE);
 	} else if (attach(options, &vm, &error)) {
 		code = failure(&error, ATTACH_CANNOT);
@@ -212,6 +235,41 @@ int attach_run(const struct attach_options *options)
 	end_signals_aim(NULL);
 	attached_vm_destroy(vm);
 	return code;
+}
+
+int attach_options_parse(int argc, char **argv, struct attach_options *options)
+{
+	static const char *const kicks[] = {"ptrace", "signal", NULL};
+	struct sampling_options *sampling = &options->sampling;
+	unsigned kick = 0;
+	const struct option_row rows[] = {
+		SAMPLING_ROWS(sampling),
+		OPTION("kick", 0, OPTION_WORD, &kick, .words = kicks,
+		       .hint = "give ptrace or signal"),
+		OPTIONS_END,
+	};
+	int code;
+
+	*options = (struct attach_options){0};
+	sampling_options_init(sampling);
+	code = options_parse(&(struct command_line){.program = program, .help = help, .rows = rows},
+			     argc, argv);
+	if (code < 0)
+		code = sampling_options_check(program, sampling);
+	if (code >= 0)
+		return code;
+	if (optind >= argc)
+		return option_bad(program, "give the PID or the name of a machine");
+	if (optind + 1 < argc)
+		return option_bad(program, "'%s': one machine at a time", argv[optind + 1]);
+	if (!sampling->period_ns)
+		return option_bad(program, "-F 0: nothing would be sampled");
+	/* Events would be those of our own threads. */
+	if (sampling->source != GP_TICK_TIMER)
+		return option_bad(program, "-e %s: only the timer ticks here", sampling->event);
+	options->machine = argv[optind];
+	options->signal_kick = kick;
+	return -1;
 }
 
 int command_attach(int argc, char **argv)

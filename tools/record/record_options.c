@@ -1,11 +1,5 @@
 #include "tools/record/record_options.h"
 
-#include "tools/command.h"
-
-#include <errno.h>
-#include <getopt.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -50,167 +44,69 @@ static const char help[] =
 	"\n"
 	"Example: guestprof record -k vmlinuz -i initrd.img -c 2 -F 4000 -o boot.fxt\n";
 
-static int bad(const char *format, const char *value)
-{
-	return sampling_bad_option("guestprof record", format, value);
-}
+static const char program[] = "guestprof record";
 
-static bool parse_size(const char *text, uint64_t *value)
+static const char *take_disk(void *context, char *text)
 {
-	unsigned shift = 0;
-	unsigned long long number;
-	char *end;
-
-	if (*text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	number = strtoull(text, &end, 10);
-	switch (*end) {
-	case 'k':
-	case 'K':
-		shift = 10;
-		end++;
-		break;
-	case 'm':
-	case 'M':
-		shift = 20;
-		end++;
-		break;
-	case 'g':
-	case 'G':
-		shift = 30;
-		end++;
-		break;
-	case 0:
-		/* A bare number is MiB, as elsewhere with -m. */
-		shift = 20;
-		break;
-	default:
-		return false;
-	}
-	if (errno || *end || !number || number > (UINT64_C(1) << 46) >> shift)
-		return false;
-	*value = (uint64_t)number << shift;
-	return true;
-}
-
-static int parse_disk(char *text, struct machine_config *machine)
-{
+	struct machine_config *machine = context;
 	char *comma = strrchr(text, ',');
 	bool read_only = comma && !strcmp(comma, ",ro");
 
+	if (machine->disk_count == MACHINE_DISKS_MAX)
+		return "too many disks, 15 are possible";
 	if (read_only)
 		*comma = 0;
 	if (!*text)
-		return bad("-d '%s': give a file", text);
-	if (machine->disk_count == MACHINE_DISKS_MAX)
-		return bad("-d %s: too many disks, 15 are possible", text);
+		return "give a file";
 	machine->disks[machine->disk_count++] = (struct machine_disk){text, read_only};
-	return -1;
-}
-
-enum long_option {
-	OPTION_UNTIL = SAMPLING_OPTION_END,
-	OPTION_TIMEOUT,
-	OPTION_NO_SANDBOX,
-};
-
-static const struct option long_options[] = {
-	{"kernel", required_argument, NULL, 'k'},
-	{"initrd", required_argument, NULL, 'i'},
-	{"append", required_argument, NULL, 'p'},
-	{"cpus", required_argument, NULL, 'c'},
-	{"memory", required_argument, NULL, 'm'},
-	{"disk", required_argument, NULL, 'd'},
-	SAMPLING_LONG_OPTIONS,
-	{"until", required_argument, NULL, OPTION_UNTIL},
-	{"timeout", required_argument, NULL, OPTION_TIMEOUT},
-	{"no-sandbox", no_argument, NULL, OPTION_NO_SANDBOX},
-	{"help", no_argument, NULL, 'h'},
-	{NULL, 0, NULL, 0},
-};
-
-/* One option; -1 to go on. */
-static int parse_option(int option, struct record_options *options)
-{
-	struct machine_config *machine = &options->machine;
-	uint64_t number;
-
-	if (sampling_options_has(option))
-		return sampling_options_take("guestprof record", option, optarg,
-					     &options->sampling);
-	switch (option) {
-	case 'k':
-		machine->kernel = optarg;
-		return -1;
-	case 'i':
-		machine->initrd = optarg;
-		return -1;
-	case 'p':
-		machine->command_line = optarg;
-		return -1;
-	case 'c':
-		if (!sampling_parse_number(optarg, 1, UINT32_MAX, &number))
-			return bad("-c %s: give a number of vCPUs", optarg);
-		machine->vcpus = (unsigned)number;
-		return -1;
-	case 'm':
-		if (!parse_size(optarg, &machine->memory))
-			return bad("-m %s: give a size such as 512M or 4G", optarg);
-		return -1;
-	case 'd':
-		return parse_disk(optarg, machine);
-	case OPTION_TIMEOUT:
-		if (!sampling_parse_seconds(optarg, &options->timeout_ns))
-			return bad("--timeout %s: give seconds", optarg);
-		return -1;
-	case OPTION_UNTIL:
-		if (!*optarg || strlen(optarg) > 1024)
-			return bad("--until '%s': give a text of 1 to 1024 bytes", optarg);
-		machine->until = optarg;
-		machine->until_size = strlen(optarg);
-		return -1;
-	case OPTION_NO_SANDBOX:
-		machine->sandbox = false;
-		return -1;
-	case 'h':
-		fputs(help, stdout);
-		return EXIT_SUCCESS;
-	default:
-		/* getopt has said what is wrong. */
-		return EXIT_USAGE;
-	}
+	return NULL;
 }
 
 int record_options_parse(int argc, char **argv, struct record_options *options)
 {
-	static char program[] = "guestprof record";
-	int option;
+	struct machine_config *machine = &options->machine;
+	struct sampling_options *sampling = &options->sampling;
+	bool no_sandbox = false;
+	uint64_t vcpus = 1;
+	const struct option_row rows[] = {
+		OPTION("kernel", 'k', OPTION_TEXT, &machine->kernel, ),
+		OPTION("initrd", 'i', OPTION_TEXT, &machine->initrd, ),
+		OPTION("append", 'p', OPTION_TEXT, &machine->command_line, ),
+		OPTION("cpus", 'c', OPTION_NUMBER, &vcpus, .least = 1, .most = UINT32_MAX,
+		       .hint = "give a number of vCPUs"),
+		OPTION("memory", 'm', OPTION_SIZE, &machine->memory, .least = 1,
+		       .most = UINT64_C(1) << 46, .hint = "give a size such as 512M or 4G"),
+		OPTION("disk", 'd', OPTION_CALL, machine, .take = take_disk),
+		SAMPLING_ROWS(sampling),
+		OPTION("until", 0, OPTION_TEXT, &machine->until, .least = 1, .most = 1024,
+		       .hint = "give a text of 1 to 1024 bytes"),
+		OPTION("timeout", 0, OPTION_SECONDS, &options->timeout_ns, .hint = "give seconds"),
+		OPTION("no-sandbox", 0, OPTION_FLAG, &no_sandbox, ),
+		OPTIONS_END,
+	};
+	int code;
 
 	*options = (struct record_options){
 		.machine = {.command_line = DEFAULT_COMMAND_LINE,
-			    .vcpus = 1,
 			    .memory = DEFAULT_MEMORY,
-			    .sandbox = true,
 			    .console_input_fd = STDIN_FILENO,
 			    .console_output_fd = STDOUT_FILENO},
 	};
-	sampling_options_init(&options->sampling);
-	argv[0] = program; /* for getopt's messages */
-	optind = 0;        /* getopt(3): 0 also forgets where it was in another command line */
-	while ((option = getopt_long(argc, argv, "k:i:p:c:m:d:h" SAMPLING_SHORT_OPTIONS,
-				     long_options, NULL)) != -1) {
-		int code = parse_option(option, options);
-
-		if (code >= 0)
-			return code;
-	}
+	sampling_options_init(sampling);
+	code = options_parse(&(struct command_line){.program = program, .help = help, .rows = rows},
+			     argc, argv);
+	if (code >= 0)
+		return code;
+	machine->sandbox = !no_sandbox;
+	machine->vcpus = (unsigned)vcpus;
+	machine->until_size = machine->until ? strlen(machine->until) : 0;
 	if (optind < argc)
-		return bad("'%s' is not an option", argv[optind]);
-	if (!options->machine.kernel)
-		return bad("%s", "give a kernel with -k");
-	for (size_t i = 0; i < options->sampling.sampled_vcpu_count; i++)
-		if (options->sampling.sampled_vcpus[i] >= options->machine.vcpus)
-			return bad("%s", "--sample-cpus names a vCPU that -c does not give");
-	return sampling_options_check("guestprof record", &options->sampling);
+		return option_bad(program, "'%s' is not an option", argv[optind]);
+	if (!machine->kernel)
+		return option_bad(program, "give a kernel with -k");
+	for (size_t i = 0; i < sampling->sampled_vcpu_count; i++)
+		if (sampling->sampled_vcpus[i] >= machine->vcpus)
+			return option_bad(program,
+					  "--sample-cpus names a vCPU that -c does not give");
+	return sampling_options_check(program, sampling);
 }

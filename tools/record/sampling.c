@@ -138,9 +138,9 @@ gp_status_t sampling_start(struct sampling *sampling, struct recorder_config *co
 	gp_sampler_config_t session = {
 		.size = sizeof(session),
 		.period_ns = options->period_ns,
-		.max_depth = options->depth,
+		.max_depth = (uint32_t)options->depth,
 		.source = options->source,
-		.jitter_percent = options->jitter_percent,
+		.jitter_percent = (uint32_t)options->jitter_percent,
 		.vcpus = options->sampled_vcpu_count ? options->sampled_vcpus : NULL,
 		.vcpu_count = options->sampled_vcpu_count,
 	};
@@ -151,7 +151,7 @@ gp_status_t sampling_start(struct sampling *sampling, struct recorder_config *co
 	config->compress = sampling_is_compressed(options);
 	config->period_ns = options->period_ns;
 	config->tick_source = options->event;
-	config->depth = options->depth;
+	config->depth = (uint32_t)options->depth;
 	for (unsigned i = 0; i < sampling->symbols.count; i++)
 		config->tables[config->table_count++] = &sampling->symbols.tables[i];
 	if (sampling->has_kernel_file)

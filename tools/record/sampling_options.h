@@ -2,6 +2,8 @@
 #ifndef TOOLS_RECORD_SAMPLING_OPTIONS_H
 #define TOOLS_RECORD_SAMPLING_OPTIONS_H
 
+#include "tools/options.h"
+
 #include <guestprof/sampler.h>
 
 #include <stdbool.h>
@@ -13,15 +15,19 @@
 #define SAMPLING_OUTPUT "guestprof.fxt" /* unless -o gives another */
 
 struct sampling_options {
-	uint64_t period_ns;   /* 0: no samples; events for hardware events */
+	/* As they were given. */
+	uint64_t frequency;   /* 0: no samples */
 	bool frequency_given; /* -F */
-	bool period_given;    /* --period */
-	const char *event;    /* the tick source's name */
+	uint64_t period;      /* --period: nanoseconds, or events */
+	bool period_given;
+	/* Of these two: 0: no samples; nanoseconds, or events with hardware events. */
+	uint64_t period_ns;
 	gp_tick_source_t source;
-	uint32_t jitter_percent;
+	const char *event; /* the source's name */
+	uint64_t jitter_percent;
 	uint32_t sampled_vcpus[SAMPLING_VCPUS_MAX];
 	size_t sampled_vcpu_count; /* 0: all */
-	uint32_t depth;
+	uint64_t depth;
 	uint64_t duration_ns;
 	const char *output;
 	/* Not an option: somebody follows the trace, and waits here for a byte that says that it is
@@ -30,39 +36,37 @@ struct sampling_options {
 	bool json;
 	const char *symbol_files[SAMPLING_SYMBOL_FILES_MAX]; /* FILE or FILE@BASE */
 	unsigned symbol_file_count;
-	const char
-		*symfs; /* where copies of the guest's programs are; NULL: nowhere in particular */
+	const char *symfs; /* a directory with copies of the guest's programs; may be NULL */
 };
 
-/* Codes of long options; a command's own begin behind them. */
-enum sampling_option {
-	SAMPLING_OPTION_DEPTH = 256,
-	SAMPLING_OPTION_DURATION,
-	SAMPLING_OPTION_JSON,
-	SAMPLING_OPTION_SYMBOLS,
-	SAMPLING_OPTION_SYMFS,
-	SAMPLING_OPTION_PERIOD,
-	SAMPLING_OPTION_JITTER,
-	SAMPLING_OPTION_SAMPLE_CPUS,
-	SAMPLING_OPTION_END,
-};
+/* Rows of a command's table of options. */
+#define SAMPLING_ROWS(sampling)                                                                  \
+	OPTION("frequency", 'F', OPTION_NUMBER, &(sampling)->frequency, .most = 100000,          \
+	       .hint = "give samples per second, 1 to 100000, or 0",                             \
+	       .given = &(sampling)->frequency_given),                                           \
+		OPTION("period", 0, OPTION_NUMBER, &(sampling)->period,                          \
+		       .least = GP_SAMPLER_PERIOD_MIN_NS, .most = GP_SAMPLER_PERIOD_MAX_NS,      \
+		       .hint = "give 10000 (ns or events) or more",                              \
+		       .given = &(sampling)->period_given),                                      \
+		OPTION("event", 'e', OPTION_WORD, &(sampling)->source, .words = sampling_events, \
+		       .hint = "give timer, cpu-clock, cycles or instructions"),                 \
+		OPTION("jitter", 0, OPTION_NUMBER, &(sampling)->jitter_percent,                  \
+		       .most = GP_SAMPLER_JITTER_MAX,                                            \
+		       .hint = "give percent of the period, 0 to 90"),                           \
+		OPTION("sample-cpus", 0, OPTION_CALL, sampling, .take = sampling_take_vcpus),    \
+		OPTION("depth", 0, OPTION_NUMBER, &(sampling)->depth, .least = 1,                \
+		       .most = GP_SAMPLER_DEPTH_MAX,                                             \
+		       .hint = "give a number of frames, 1 to 1024"),                            \
+		OPTION("duration", 0, OPTION_SECONDS, &(sampling)->duration_ns,                  \
+		       .hint = "give seconds"),                                                  \
+		OPTION("output", 'o', OPTION_TEXT, &(sampling)->output, ),                       \
+		OPTION("json", 0, OPTION_FLAG, &(sampling)->json, ),                             \
+		OPTION("symbols", 0, OPTION_CALL, sampling, .take = sampling_take_symbols),      \
+		OPTION("symfs", 0, OPTION_TEXT, &(sampling)->symfs, )
 
-#define SAMPLING_SHORT_OPTIONS "F:e:o:"
-/* Rows of a struct option array. */
-#define SAMPLING_LONG_OPTIONS                                                          \
-	{"frequency", required_argument, NULL, 'F'},                                   \
-		{"period", required_argument, NULL, SAMPLING_OPTION_PERIOD},           \
-		{"event", required_argument, NULL, 'e'},                               \
-		{"jitter", required_argument, NULL, SAMPLING_OPTION_JITTER},           \
-		{"sample-cpus", required_argument, NULL, SAMPLING_OPTION_SAMPLE_CPUS}, \
-		{"depth", required_argument, NULL, SAMPLING_OPTION_DEPTH},             \
-		{"duration", required_argument, NULL, SAMPLING_OPTION_DURATION},       \
-		{"output", required_argument, NULL, 'o'},                              \
-		{"json", no_argument, NULL, SAMPLING_OPTION_JSON},                     \
-		{"symbols", required_argument, NULL, SAMPLING_OPTION_SYMBOLS},         \
-	{                                                                              \
-		"symfs", required_argument, NULL, SAMPLING_OPTION_SYMFS                \
-	}
+extern const char *const sampling_events[];
+const char *sampling_take_vcpus(void *sampling, char *text);
+const char *sampling_take_symbols(void *sampling, char *text);
 
 /* What --help says of those in the sampling part; -o, --duration and --json are the command's to
  * tell, with what they mean there. */
@@ -79,20 +83,8 @@ enum sampling_option {
 
 void sampling_options_init(struct sampling_options *options);
 
-/* Takes one option, its argument in getopt's `optarg`. Returns -1 when it was one of these, else
- * the exit code (what is wrong was printed, as from `command`). Call it for these only:
- * sampling_options_has(). */
-bool sampling_options_has(int option);
-int sampling_options_take(const char *command, int option, char *argument,
-			  struct sampling_options *options);
-
-/* After the last one: those that exclude each other. The same codes. */
-int sampling_options_check(const char *command, struct sampling_options *options);
-
-/* For a command's own options. */
-bool sampling_parse_number(const char *text, uint64_t least, uint64_t most, uint64_t *value);
-bool sampling_parse_seconds(const char *text, uint64_t *ns);
-/* Prints what is wrong, `format` with one %s. Returns the exit code. */
-int sampling_bad_option(const char *command, const char *format, const char *value);
+/* After parsing: sets period_ns and event. Returns -1, or the exit code when some of the options
+ * exclude each other (what is wrong is printed). */
+int sampling_options_check(const char *program, struct sampling_options *options);
 
 #endif

@@ -5,7 +5,6 @@
 #include "tools/options.h"
 #include "tools/output.h"
 #include "tools/progress.h"
-#include "tools/report/source_options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,16 +12,7 @@
 
 #define HOTTEST 5 /* without a SYMBOL */
 
-enum {
-	OPTION_HOTTEST = 256,
-	OPTION_ALL,
-	OPTION_BYTES,
-	OPTION_INTEL,
-	OPTION_NO_SOURCE,
-	OPTION_JSON
-};
-
-static char program[] = "guestprof annotate";
+static const char program[] = "guestprof annotate";
 
 static const char help[] =
 	"usage: guestprof annotate [OPTIONS] [SYMBOL] [FILE]\n"
@@ -48,13 +38,7 @@ static const char help[] =
 	"          guestprof annotate --hottest 3 --mode kernel boot.fxt\n"
 	"          guestprof annotate --symfs ~/guest-root hash boot.fxt\n";
 
-static void print_help(FILE *to)
-{
-	fputs(help, to);
-}
-
 struct choice {
-	struct annotate *annotate;
 	bool most_given;
 	bool json;
 	bool no_source;
@@ -68,7 +52,7 @@ static bool ends_with(const char *name, const char *end)
 	return length >= tail && !strcmp(name + length - tail, end);
 }
 
-/* What is no function's name, there or not: told apart so that a trace that is missing is missed.
+/* Not a function's name, whether the file is there or not: a missing trace is said to be missing.
  */
 static bool is_trace(const char *name)
 {
@@ -76,78 +60,18 @@ static bool is_trace(const char *name)
 	       ends_with(name, ".fxt.gz");
 }
 
-/* SYMBOL, FILE, both or neither. */
-static bool parse_names(int count, char **names, struct annotate *annotate)
+/* SYMBOL, FILE, both or neither. -1: go on. */
+static int take_names(int count, char **names, struct annotate *annotate)
 {
-	if (count > 2) {
-		fprintf(stderr, "%s: '%s': give one function and one trace\n", program, names[2]);
-		return false;
-	}
+	if (count > 2)
+		return option_bad(program, "'%s': give one function and one trace", names[2]);
 	if (count == 2)
 		annotate->path = names[1];
 	if (count == 1 && is_trace(names[0]))
 		annotate->path = names[0];
 	else if (count)
 		annotate->pattern = names[0];
-	return true;
-}
-
-static bool take_option(void *context, int option)
-{
-	struct choice *choice = context;
-	struct annotate *annotate = choice->annotate;
-
-	switch (option) {
-	case OPTION_HOTTEST:
-		choice->most_given = true;
-		return option_number(program, "--hottest", optarg, &annotate->most);
-	case OPTION_ALL:
-		annotate->whole = true;
-		return true;
-	case OPTION_BYTES:
-		annotate->bytes = true;
-		return true;
-	case OPTION_INTEL:
-		annotate->syntax = DISASSEMBLER_INTEL;
-		return true;
-	case OPTION_NO_SOURCE:
-		choice->no_source = true;
-		return true;
-	case OPTION_JSON:
-		choice->json = true;
-		return true;
-	default:
-		return source_option(option, optarg, &choice->source);
-	}
-}
-
-/* -1: go on; otherwise the exit code. */
-static int parse(int argc, char **argv, struct annotate *annotate, struct choice *choice)
-{
-	static const struct option names[] = {
-		{"hottest", required_argument, NULL, OPTION_HOTTEST},
-		{"all", no_argument, NULL, OPTION_ALL},
-		{"bytes", no_argument, NULL, OPTION_BYTES},
-		{"intel", no_argument, NULL, OPTION_INTEL},
-		{"no-source", no_argument, NULL, OPTION_NO_SOURCE},
-		{"json", no_argument, NULL, OPTION_JSON},
-		{"help", no_argument, NULL, 'h'},
-		FILTER_OPTIONS,
-		SOURCE_OPTIONS,
-		{NULL, 0, NULL, 0},
-	};
-	const struct options options = {.program = program,
-					.print_help = print_help,
-					.letters = "h",
-					.names = names,
-					.filter = &annotate->filter,
-					.take = take_option,
-					.context = choice};
-	int code = options_parse(&options, argc, argv);
-
-	if (code >= 0)
-		return code;
-	return parse_names(argc - optind, argv + optind, annotate) ? -1 : EXIT_USAGE;
+	return -1;
 }
 
 /* Without libdw there are no source lines, which is worth a word and no failure; but what the user
@@ -192,22 +116,32 @@ static gp_status_t show(struct annotate *annotate, const struct choice *choice, 
 	annotate->colours = output.is_terminal && !getenv("NO_COLOR");
 	status = choice->json ? annotate_write_json(annotate, output.file, error)
 			      : annotate_write_text(annotate, output.file, error);
-	if (!status)
-		return output_finish(&output, error);
-	output_abandon(&output);
-	return status;
+	return output_close(&output, status, error);
 }
 
 int command_annotate(int argc, char **argv)
 {
-	static struct annotate annotate; /* larger than a stack frame should be */
-	struct choice choice = {.annotate = &annotate};
+	static struct annotate annotate = {.path = "guestprof.fxt"}; /* too large for a stack */
+	static struct choice choice;
+	static const struct option_row rows[] = {
+		OPTION("hottest", 0, OPTION_NUMBER, &annotate.most, .most = SIZE_MAX,
+		       .hint = "give a number", .given = &choice.most_given),
+		OPTION("all", 0, OPTION_FLAG, &annotate.whole, ),
+		OPTION("bytes", 0, OPTION_FLAG, &annotate.bytes, ),
+		OPTION("intel", 0, OPTION_SET, &annotate.syntax, .least = DISASSEMBLER_INTEL),
+		OPTION("no-source", 0, OPTION_FLAG, &choice.no_source, ),
+		OPTION("json", 0, OPTION_FLAG, &choice.json, ),
+		FILTER_ROWS(annotate.filter),
+		SOURCE_ROWS(choice.source),
+		OPTIONS_END,
+	};
 	struct error error = {0};
 	gp_status_t status;
-	int code;
+	int code = options_parse(
+		&(struct command_line){.program = program, .help = help, .rows = rows}, argc, argv);
 
-	annotate = (struct annotate){.path = "guestprof.fxt"};
-	code = parse(argc, argv, &annotate, &choice);
+	if (code < 0)
+		code = take_names(argc - optind, argv + optind, &annotate);
 	if (code >= 0)
 		return code;
 	if (!choice.most_given && !annotate.pattern)
@@ -222,10 +156,6 @@ int command_annotate(int argc, char **argv)
 		annotation_deinit(&annotate.annotation);
 		trace_close(&annotate.trace);
 	}
-	progress_end();
 	filter_deinit(&annotate.filter);
-	if (!status)
-		return EXIT_SUCCESS;
-	fprintf(stderr, "%s: %s\n", program, error.text);
-	return EXIT_FAILURE;
+	return command_end(program, status, &error);
 }

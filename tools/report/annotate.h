@@ -12,8 +12,8 @@ struct annotate {
 	struct annotation annotation;
 	struct source_lines *lines; /* NULL: none are wanted, or there is no libdw */
 	enum disassembler_syntax syntax;
-	size_t most; /* functions */
-	bool whole;  /* also what is far from every sample */
+	uint64_t most; /* functions */
+	bool whole;    /* also what is far from every sample */
 	bool bytes;
 	bool colours;
 };

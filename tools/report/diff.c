@@ -16,18 +16,7 @@
 /* Something grew by more than --fail-above. */
 #define EXIT_SLOWER 3
 
-enum {
-	OPTION_TIME = 256,
-	OPTION_TOTAL,
-	OPTION_TREE,
-	OPTION_MIN,
-	OPTION_ALL,
-	OPTION_FAIL,
-	OPTION_JSON,
-	OPTION_MARKDOWN,
-};
-
-static char program[] = "guestprof diff";
+static const char program[] = "guestprof diff";
 
 static const char help[] =
 	"usage: guestprof diff [OPTIONS] BEFORE AFTER\n"
@@ -56,9 +45,8 @@ static const char help[] =
 	"          guestprof diff --time --fail-above 5% --markdown base.fxt new.fxt\n";
 
 struct choice {
-	struct diff *diff;
 	bool lines_given;
-	void (*write)(const struct diff *diff, FILE *to);
+	enum { AS_TEXT, AS_MARKDOWN, AS_JSON } format;
 };
 
 size_t diff_compared(const struct diff *diff)
@@ -95,75 +83,13 @@ bool diff_shows_node(const void *context, uint32_t node)
 	return diff->shown[node];
 }
 
-static bool take_option(void *context, int option)
-{
-	struct choice *choice = context;
-	struct diff *diff = choice->diff;
-
-	switch (option) {
-	case OPTION_TIME:
-		diff->basis = COMPARE_TIME;
-		return true;
-	case OPTION_TOTAL:
-		diff->total = true;
-		return true;
-	case OPTION_TREE:
-		return option_tree(program, optarg, &diff->shape);
-	case OPTION_MIN:
-		return option_percent(program, "--min", optarg, 100, &diff->least);
-	case OPTION_ALL:
-		diff->all = true;
-		return true;
-	case OPTION_FAIL:
-		return option_percent(program, "--fail-above", optarg, 1e6, &diff->fail_above);
-	case 'n':
-		choice->lines_given = true;
-		return option_number(program, "-n", optarg, &diff->most);
-	case OPTION_JSON:
-		choice->write = diff_write_json;
-		return true;
-	default:
-		choice->write = diff_write_markdown;
-		return true;
-	}
-}
-
 /* -1: go on; otherwise the exit code. */
-static int parse(int argc, char **argv, struct diff *diff, struct choice *choice)
+static int check(int argc, char **argv, struct diff *diff, const struct choice *choice)
 {
-	static const struct option names[] = {
-		{"time", no_argument, NULL, OPTION_TIME},
-		{"total", no_argument, NULL, OPTION_TOTAL},
-		{"tree", optional_argument, NULL, OPTION_TREE},
-		{"min", required_argument, NULL, OPTION_MIN},
-		{"all", no_argument, NULL, OPTION_ALL},
-		{"fail-above", required_argument, NULL, OPTION_FAIL},
-		{"lines", required_argument, NULL, 'n'},
-		{"json", no_argument, NULL, OPTION_JSON},
-		{"markdown", no_argument, NULL, OPTION_MARKDOWN},
-		{"help", no_argument, NULL, 'h'},
-		FILTER_OPTIONS,
-		{NULL, 0, NULL, 0},
-	};
-	const struct options options = {.program = program,
-					.help = help,
-					.letters = "n:h",
-					.names = names,
-					.filter = &diff->filter,
-					.take = take_option,
-					.context = choice};
-	int code = options_parse(&options, argc, argv);
-
-	if (code >= 0)
-		return code;
-	if (diff->shape != SHAPE_TABLE && diff->total) {
-		fprintf(stderr, "%s: --tree has totals anyway: leave out --total\n", program);
-		return EXIT_USAGE;
-	}
-	if (argc - optind != DIFF_SIDES || !*argv[optind] || !*argv[optind + 1]) {
-		fprintf(stderr, "%s: give two traces, BEFORE and AFTER\n", program);
-		return EXIT_USAGE;
-	}
+	if (diff->shape != SHAPE_TABLE && diff->total)
+		return option_bad(program, "--tree has totals anyway: leave out --total");
+	if (argc - optind != DIFF_SIDES || !*argv[optind] || !*argv[optind + 1])
+		return option_bad(program, "give two traces, BEFORE and AFTER");
 	if (diff->shape != SHAPE_TABLE && !choice->lines_given)
 		diff->most = 0;
 	diff->sides[DIFF_BEFORE].path = argv[optind];
@@ -285,12 +211,13 @@ static gp_status_t compare_paths(struct diff *diff, struct error *error)
 
 static gp_status_t show(struct diff *diff, const struct choice *choice, struct error *error)
 {
+	static void (*const writers[])(const struct diff *diff, FILE *to) = {
+		diff_write_text, diff_write_markdown, diff_write_json};
 	struct output output;
 
 	output_open_paged(&output);
-	diff->colours =
-		output.is_terminal && !getenv("NO_COLOR") && choice->write == diff_write_text;
-	choice->write(diff, output.file);
+	diff->colours = output.is_terminal && !getenv("NO_COLOR") && choice->format == AS_TEXT;
+	writers[choice->format](diff, output.file);
 	return output_finish(&output, error);
 }
 
@@ -337,22 +264,41 @@ static void release(struct diff *diff)
 
 int command_diff(int argc, char **argv)
 {
-	static struct diff diff; /* larger than a stack frame should be */
-	struct choice choice = {.diff = &diff, .write = diff_write_text};
+	static struct diff diff = {/* larger than a stack frame should be */
+				   .most = DEFAULT_LINES,
+				   .fail_above = -1,
+				   .least = DEFAULT_LEAST};
+	static struct choice choice;
+	static const struct option_row rows[] = {
+		OPTION("time", 0, OPTION_SET, &diff.basis, .least = COMPARE_TIME),
+		OPTION("total", 0, OPTION_FLAG, &diff.total, ),
+		TREE_ROW(diff.shape),
+		OPTION("min", 0, OPTION_PERCENT, &diff.least, .most = 100,
+		       .hint = "give percent, 0 to 100"),
+		OPTION("all", 0, OPTION_FLAG, &diff.all, ),
+		OPTION("fail-above", 0, OPTION_PERCENT, &diff.fail_above, .most = 1000000,
+		       .hint = "give percent, 0 to 1000000"),
+		OPTION("lines", 'n', OPTION_NUMBER, &diff.most, .most = SIZE_MAX,
+		       .hint = "give a number", .given = &choice.lines_given),
+		OPTION("json", 0, OPTION_SET, &choice.format, .least = AS_JSON),
+		OPTION("markdown", 0, OPTION_SET, &choice.format, .least = AS_MARKDOWN),
+		FILTER_ROWS(diff.filter),
+		OPTIONS_END,
+	};
 	struct error error = {0};
 	gp_status_t status;
-	int code;
+	int code = options_parse(
+		&(struct command_line){.program = program, .help = help, .rows = rows}, argc, argv);
 
-	diff = (struct diff){.most = DEFAULT_LINES, .fail_above = -1, .least = DEFAULT_LEAST};
-	code = parse(argc, argv, &diff, &choice);
+	if (code < 0)
+		code = check(argc, argv, &diff, &choice);
 	if (code >= 0)
 		return code;
 	progress_begin(program);
 	status = run(&diff, &choice, &error);
-	progress_end();
-	if (status)
-		fprintf(stderr, "%s: %s\n", program, error.text);
-	code = status ? EXIT_FAILURE : is_slower(&diff) ? EXIT_SLOWER : EXIT_SUCCESS;
+	code = command_end(program, status, &error);
+	if (!status && is_slower(&diff))
+		code = EXIT_SLOWER;
 	release(&diff);
 	return code;
 }

@@ -27,7 +27,7 @@ struct diff {
 	bool all;
 	double fail_above; /* percent; negative: not asked for */
 	double least;      /* percentage points: smaller changes are left out of a tree */
-	size_t most;       /* lines; 0: all */
+	uint64_t most;     /* lines; 0: all */
 	bool colours;
 };
 

@@ -5,34 +5,31 @@
 #include "tools/progress.h"
 
 #include "export/export.h"
-#include "tools/report/source_options.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_BY = 256, OPTION_INLINES, OPTION_SOURCE };
-
-static char program[] = "guestprof export";
+static const char program[] = "guestprof export";
 
 struct choice {
 	const struct export_format *format;
 	const char *path;
 	const char *output;
-	bool by_vcpu;
+	unsigned by; /* 0: thread, 1: vCPU */
 	bool inlined;
 	bool with_places;
 	struct source_options source;
 	struct filter filter;
 };
 
-static void print_help(FILE *to)
+static void print_help(void)
 {
 	fputs("usage: guestprof export FORMAT [OPTIONS] [FILE]\n"
 	      "Writes a trace in the format of another tool. FILE is guestprof.fxt unless given.\n"
 	      "\n",
-	      to);
+	      stdout);
 	for (size_t i = 0; export_formats[i]; i++)
-		fprintf(to, "  %-11s %s\n", export_formats[i]->name, export_formats[i]->summary);
+		printf("  %-11s %s\n", export_formats[i]->name, export_formats[i]->summary);
 	fputs("\n"
 	      "  -o, --output OUT     the file to write (default: standard output); it appears "
 	      "when\n"
@@ -51,87 +48,28 @@ static void print_help(FILE *to)
 	      "          guestprof export pprof --comm make -o boot.pb.gz boot.fxt\n"
 	      "          guestprof export pprof --source --inlines --symfs ~/dbgsym -o "
 	      "boot.pb.gz\n",
-	      to);
+	      stdout);
 }
 
-static bool parse_subject(const char *text, bool *by_vcpu)
+/* FORMAT and FILE. -1: go on. */
+static int take_names(int argc, char **argv, struct choice *choice)
 {
-	*by_vcpu = !strcmp(text, "vcpu");
-	if (*by_vcpu || !strcmp(text, "thread"))
-		return true;
-	fprintf(stderr, "%s: --by %s: give thread or vcpu\n", program, text);
-	return false;
-}
+	const char *refused = NULL;
 
-static bool parse_words(int argc, char **argv, struct choice *choice)
-{
-	if (optind == argc) {
-		fprintf(stderr, "%s: give a format; --help lists them\n", program);
-		return false;
-	}
+	if (optind == argc)
+		return option_bad(program, "give a format");
 	choice->format = export_find_format(argv[optind]);
-	if (!choice->format) {
-		fprintf(stderr, "%s: no format '%s'; --help lists them\n", program, argv[optind]);
-		return false;
-	}
-	if ((choice->inlined && !choice->format->has_inlined) ||
-	    (choice->with_places && !choice->format->has_places)) {
-		fprintf(stderr, "%s: %s: %s has no place for them\n", program,
-			choice->with_places && !choice->format->has_places ? "--source"
-									   : "--inlines",
-			choice->format->name);
-		return false;
-	}
+	if (!choice->format)
+		return option_bad(program, "no format '%s'", argv[optind]);
+	if (choice->inlined && !choice->format->has_inlined)
+		refused = "--inlines";
+	if (choice->with_places && !choice->format->has_places)
+		refused = "--source";
+	if (refused)
+		return option_bad(program, "%s: %s has no place for them", refused,
+				  choice->format->name);
 	optind++;
-	return option_trace(program, argc, argv, &choice->path);
-}
-
-static bool take_option(void *context, int option)
-{
-	struct choice *choice = context;
-
-	switch (option) {
-	case OPTION_BY:
-		return parse_subject(optarg, &choice->by_vcpu);
-	case OPTION_INLINES:
-		choice->inlined = true;
-		return true;
-	case OPTION_SOURCE:
-		choice->with_places = true;
-		return true;
-	case 'o':
-		choice->output = optarg;
-		return true;
-	default:
-		return source_option(option, optarg, &choice->source);
-	}
-}
-
-/* -1: go on; otherwise the exit code. */
-static int parse(int argc, char **argv, struct choice *choice)
-{
-	static const struct option names[] = {
-		{"output", required_argument, NULL, 'o'},
-		{"by", required_argument, NULL, OPTION_BY},
-		{"inlines", no_argument, NULL, OPTION_INLINES},
-		{"source", no_argument, NULL, OPTION_SOURCE},
-		{"help", no_argument, NULL, 'h'},
-		FILTER_OPTIONS,
-		SOURCE_OPTIONS,
-		{NULL, 0, NULL, 0},
-	};
-	const struct options options = {.program = program,
-					.print_help = print_help,
-					.letters = "o:h",
-					.names = names,
-					.filter = &choice->filter,
-					.take = take_option,
-					.context = choice};
-	int code = options_parse(&options, argc, argv);
-
-	if (code >= 0)
-		return code;
-	return parse_words(argc, argv, choice) ? -1 : EXIT_USAGE;
+	return option_trace(program, argc, argv, &choice->path) ? -1 : EXIT_USAGE;
 }
 
 static gp_status_t write_to(struct choice *choice, struct trace *trace, struct frames *frames,
@@ -141,7 +79,7 @@ static gp_status_t write_to(struct choice *choice, struct trace *trace, struct f
 		.trace = trace,
 		.frames = frames,
 		.filter = &choice->filter,
-		.by_vcpu = choice->by_vcpu,
+		.by_vcpu = choice->by,
 		.inlined = choice->inlined,
 		.format = choice->format,
 	};
@@ -158,10 +96,7 @@ static gp_status_t write_to(struct choice *choice, struct trace *trace, struct f
 	}
 	export.to = output.file;
 	status = export_trace(&export, error);
-	if (!status)
-		return output_finish(&output, error);
-	output_abandon(&output);
-	return status;
+	return output_close(&output, status, error);
 }
 
 /* The same with the places of functions, if they are asked for. */
@@ -191,15 +126,28 @@ static gp_status_t write_with_source(struct choice *choice, struct trace *trace,
 
 int command_export(int argc, char **argv)
 {
+	static const char *const subjects[] = {"thread", "vcpu", NULL};
 	static struct trace trace; /* larger than a stack frame should be */
-	static struct choice choice;
+	static struct choice choice = {.path = "guestprof.fxt"};
+	static const struct option_row rows[] = {
+		OPTION("output", 'o', OPTION_TEXT, &choice.output, ),
+		OPTION("by", 0, OPTION_WORD, &choice.by, .words = subjects,
+		       .hint = "give thread or vcpu"),
+		OPTION("inlines", 0, OPTION_FLAG, &choice.inlined, ),
+		OPTION("source", 0, OPTION_FLAG, &choice.with_places, ),
+		FILTER_ROWS(choice.filter),
+		SOURCE_ROWS(choice.source),
+		OPTIONS_END,
+	};
+	const struct command_line line = {
+		.program = program, .rows = rows, .print_help = print_help};
 	struct frames frames;
 	struct error error = {0};
 	gp_status_t status;
-	int code;
+	int code = options_parse(&line, argc, argv);
 
-	choice = (struct choice){.path = "guestprof.fxt"};
-	code = parse(argc, argv, &choice);
+	if (code < 0)
+		code = take_names(argc, argv, &choice);
 	if (code >= 0)
 		return code;
 	progress_begin(program);
@@ -217,9 +165,5 @@ int command_export(int argc, char **argv)
 		trace_close(&trace);
 	}
 	filter_deinit(&choice.filter);
-	progress_end();
-	if (!status)
-		return EXIT_SUCCESS;
-	fprintf(stderr, "%s: %s\n", program, error.text);
-	return EXIT_FAILURE;
+	return command_end(program, status, &error);
 }

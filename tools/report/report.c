@@ -6,7 +6,6 @@
 #include "tools/options.h"
 #include "tools/output.h"
 #include "tools/progress.h"
-#include "tools/report/source_options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +13,7 @@
 #define DEFAULT_LINES 30
 #define DEFAULT_LEAST 0.5
 
-enum { OPTION_BY = 256, OPTION_TREE, OPTION_MIN, OPTION_JSON, OPTION_MARKDOWN, OPTION_INLINES };
-
-static char program[] = "guestprof report";
+static const char program[] = "guestprof report";
 
 static const char help[] =
 	"usage: guestprof report [OPTIONS] [FILE]\n"
@@ -43,100 +40,21 @@ static const char help[] =
 	"          guestprof report --tree --inlines --symfs ~/dbgsym boot.fxt\n"
 	"          guestprof report --tree=callers --symbol '*spin_lock*' boot.fxt\n";
 
-static const struct {
-	const char *name;
-	bool is_owner;
-	enum frame_owner owner;
-} subjects[] = {
-	{"function", false, OWNER_PROCESS}, {"symbol", false, OWNER_PROCESS},
-	{"process", true, OWNER_PROCESS},   {"command", true, OWNER_COMMAND},
-	{"thread", true, OWNER_THREAD},     {"vcpu", true, OWNER_VCPU},
-	{"mode", true, OWNER_MODE},         {"module", true, OWNER_GROUP},
-	{"line", true, OWNER_LINE},
-};
+/* What --by can be, and whose samples make a row then. */
+static const char *const subjects[] = {"function", "symbol", "process", "command", "thread",
+				       "vcpu",     "mode",   "module",  "line",    NULL};
+enum { SUBJECT_FUNCTION, SUBJECT_SYMBOL };
+static const enum frame_owner owners[] = {[2] = OWNER_PROCESS, OWNER_COMMAND, OWNER_THREAD,
+					  OWNER_VCPU,          OWNER_MODE,    OWNER_GROUP,
+					  OWNER_LINE};
 
 struct choice {
-	struct report *report;
-	size_t subject;
+	unsigned subject;
 	bool lines_given;
 	bool inlined;
 	struct source_options source;
-	void (*write)(const struct report *report, FILE *to);
+	enum { AS_TEXT, AS_MARKDOWN, AS_JSON } format;
 };
-
-static bool parse_subject(const char *text, size_t *subject)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(subjects); i++) {
-		if (strcmp(subjects[i].name, text))
-			continue;
-		*subject = i;
-		return true;
-	}
-	fprintf(stderr,
-		"%s: --by %s: give function, process, command, thread, vcpu, mode, module or "
-		"line\n",
-		program, text);
-	return false;
-}
-
-static bool take_option(void *context, int option)
-{
-	struct choice *choice = context;
-	struct report *report = choice->report;
-
-	switch (option) {
-	case 'n':
-		choice->lines_given = true;
-		return option_number(program, "-n", optarg, &report->most);
-	case OPTION_BY:
-		return parse_subject(optarg, &choice->subject);
-	case OPTION_TREE:
-		return option_tree(program, optarg, &report->shape);
-	case OPTION_MIN:
-		return option_percent(program, "--min", optarg, 100, &report->least);
-	case OPTION_INLINES:
-		choice->inlined = true;
-		return true;
-	case OPTION_JSON:
-		choice->write = report_write_json;
-		return true;
-	case OPTION_MARKDOWN:
-		choice->write = report_write_markdown;
-		return true;
-	default:
-		return source_option(option, optarg, &choice->source);
-	}
-}
-
-/* -1: go on; otherwise the exit code. */
-static int parse(int argc, char **argv, struct report *report, struct choice *choice)
-{
-	static const struct option names[] = {
-		{"lines", required_argument, NULL, 'n'},
-		{"by", required_argument, NULL, OPTION_BY},
-		{"tree", optional_argument, NULL, OPTION_TREE},
-		{"min", required_argument, NULL, OPTION_MIN},
-		{"inlines", no_argument, NULL, OPTION_INLINES},
-		{"json", no_argument, NULL, OPTION_JSON},
-		{"markdown", no_argument, NULL, OPTION_MARKDOWN},
-		{"help", no_argument, NULL, 'h'},
-		FILTER_OPTIONS,
-		SOURCE_OPTIONS,
-		{NULL, 0, NULL, 0},
-	};
-	const struct options options = {.program = program,
-					.help = help,
-					.letters = "n:h",
-					.names = names,
-					.filter = &report->filter,
-					.take = take_option,
-					.context = choice};
-	int code = options_parse(&options, argc, argv);
-
-	if (code >= 0)
-		return code;
-	return option_trace(program, argc, argv, &report->path) ? -1 : EXIT_USAGE;
-}
 
 static gp_status_t make_tree(struct report *report, const struct profile_options *options,
 			     struct error *error)
@@ -160,18 +78,19 @@ static gp_status_t make_tree(struct report *report, const struct profile_options
 
 static gp_status_t build(struct report *report, const struct choice *choice, struct error *error)
 {
-	bool by_owner = subjects[choice->subject].is_owner;
+	bool by_owner = choice->subject > SUBJECT_SYMBOL;
+	enum frame_owner owner = owners[choice->subject];
 	struct profile_options options = {
 		.filter = &report->filter,
-		.owners = {subjects[choice->subject].owner},
+		.owners = {owner},
 		.owner_count = by_owner ? 1 : 0,
 		/* What the vCPUs did is not only running. */
-		.idle = by_owner && subjects[choice->subject].owner == OWNER_MODE,
+		.idle = by_owner && owner == OWNER_MODE,
 		.inlined = choice->inlined,
 	};
 	gp_status_t status = frames_init(&report->frames, error);
 
-	if (!status && (choice->inlined || subjects[choice->subject].owner == OWNER_LINE))
+	if (!status && (choice->inlined || owner == OWNER_LINE))
 		status =
 			source_lines_create(&choice->source, &report->trace, &report->lines, error);
 	report->frames.lines = report->lines;
@@ -181,7 +100,7 @@ static gp_status_t build(struct report *report, const struct choice *choice, str
 	if (!status)
 		status = make_tree(report, &options, error);
 	report->by_owner = by_owner && report->shape == SHAPE_TABLE;
-	report->column = subjects[choice->subject].name;
+	report->column = subjects[choice->subject];
 	report->whole = options.idle ? report->totals.ticks : report->totals.running;
 	if (status || report->shape != SHAPE_TABLE)
 		return status;
@@ -191,27 +110,48 @@ static gp_status_t build(struct report *report, const struct choice *choice, str
 
 static gp_status_t show(struct report *report, const struct choice *choice, struct error *error)
 {
+	static void (*const writers[])(const struct report *report, FILE *to) = {
+		report_write_text, report_write_markdown, report_write_json};
 	struct output output;
 
 	output_open_paged(&output);
 	report->colours = output.is_terminal && !getenv("NO_COLOR");
-	choice->write(report, output.file);
+	writers[choice->format](report, output.file);
 	return output_finish(&output, error);
 }
 
 int command_report(int argc, char **argv)
 {
-	static struct report report; /* larger than a stack frame should be */
-	struct choice choice = {.report = &report, .write = report_write_text};
+	static struct report report = {/* larger than a stack frame should be */
+				       .path = "guestprof.fxt",
+				       .most = DEFAULT_LINES,
+				       .least = DEFAULT_LEAST};
+	static struct choice choice;
+	static const struct option_row rows[] = {
+		OPTION("lines", 'n', OPTION_NUMBER, &report.most, .most = SIZE_MAX,
+		       .hint = "give a number", .given = &choice.lines_given),
+		OPTION("by", 0, OPTION_WORD, &choice.subject, .words = subjects,
+		       .hint = "give function, process, command, thread, vcpu, mode, module or "
+			       "line"),
+		TREE_ROW(report.shape),
+		OPTION("min", 0, OPTION_PERCENT, &report.least, .most = 100,
+		       .hint = "give percent, 0 to 100"),
+		OPTION("inlines", 0, OPTION_FLAG, &choice.inlined, ),
+		OPTION("json", 0, OPTION_SET, &choice.format, .least = AS_JSON),
+		OPTION("markdown", 0, OPTION_SET, &choice.format, .least = AS_MARKDOWN),
+		FILTER_ROWS(report.filter),
+		SOURCE_ROWS(choice.source),
+		OPTIONS_END,
+	};
 	struct error error = {0};
 	gp_status_t status;
-	int code;
+	int code = options_parse(
+		&(struct command_line){.program = program, .help = help, .rows = rows}, argc, argv);
 
-	report = (struct report){
-		.path = "guestprof.fxt", .most = DEFAULT_LINES, .least = DEFAULT_LEAST};
-	code = parse(argc, argv, &report, &choice);
 	if (code >= 0)
 		return code;
+	if (!option_trace(program, argc, argv, &report.path))
+		return EXIT_USAGE;
 	if (report.shape != SHAPE_TABLE && !choice.lines_given)
 		report.most = 0;
 	progress_begin(program);
@@ -227,9 +167,5 @@ int command_report(int argc, char **argv)
 		trace_close(&report.trace);
 	}
 	filter_deinit(&report.filter);
-	progress_end();
-	if (!status)
-		return EXIT_SUCCESS;
-	fprintf(stderr, "%s: %s\n", program, error.text);
-	return EXIT_FAILURE;
+	return command_end(program, status, &error);
 }

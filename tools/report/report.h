@@ -18,7 +18,7 @@ struct report {
 	bool by_owner;      /* rows are processes, vCPUs ..., not functions */
 	const char *column; /* what the rows are: "function", "process" ... */
 	uint64_t whole;     /* the ticks that are 100 % */
-	size_t most;        /* rows; 0: all */
+	uint64_t most;      /* rows; 0: all */
 	double least;       /* percent: branches of the tree below it are left out */
 	bool colours;
 	struct source_lines *lines; /* NULL: nothing shows lines or inlined functions */

@@ -4,6 +4,7 @@
 #include "tools/record/attach.h"
 #include "base/container.h"
 #include "analysis/filter.h"
+#include "tools/options.h"
 #include "tools/record/record.h"
 #include "tools/record/sampling.h"
 #include "tools/top/curses.h"
@@ -53,6 +54,8 @@ static const char help[] =
 	"  guestprof top attach web\n"
 	"  guestprof top boot.fxt\n";
 
+static const char program[] = "guestprof top";
+
 struct top_options {
 	uint64_t window_ns;
 	uint64_t interval_ns;
@@ -61,79 +64,82 @@ struct top_options {
 	int rest; /* of argv: what is shown */
 };
 
-static int bad(const char *format, const char *value)
+static const char *take_window(void *window_ns, char *text)
 {
-	fputs("guestprof top: ", stderr);
-	fprintf(stderr, format, value);
-	fputs("; guestprof top --help lists the options\n", stderr);
-	return EXIT_USAGE;
+	uint64_t *ns = window_ns;
+
+	return filter_parse_time(text, ns) && *ns && *ns <= WINDOW_MOST_NS
+		       ? NULL
+		       : "give seconds, at most an hour";
 }
 
-/* The name of one of our options, and its value; NULL: it is the next argument. False: not ours. */
-static bool is_own(const char *argument, const char **name, const char **value)
+static const char *take_interval(void *interval_ns, char *text)
 {
-	static const char *const names[] = {"--window", "--interval", "--pid", "--comm"};
+	uint64_t *ns = interval_ns;
 
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		size_t length = strlen(names[i]);
+	return filter_parse_time(text, ns) && *ns >= INTERVAL_LEAST_NS
+		       ? NULL
+		       : "give seconds, 0.1 or more";
+}
 
-		if (strncmp(argument, names[i], length) ||
+static const char *take_pids(void *pids, char *text)
+{
+	struct filter filter = {0};
+
+	*(const char **)pids = text;
+	if (strlen(text) >= TOP_TEXT_MAX)
+		return "too long";
+	return filter_set(&filter, "pid", text, NULL) ? "give numbers such as 1,40-49" : NULL;
+}
+
+/* The row of an option of ours, and its value; NULL: it is the next argument. */
+static const struct option_row *find_own(const struct option_row *row, char *argument, char **value)
+{
+	if (strncmp(argument, "--", 2))
+		return NULL;
+	for (; row->name; row++) {
+		size_t length = strlen(row->name) + 2;
+
+		if (strncmp(argument + 2, row->name, length - 2) ||
 		    (argument[length] && argument[length] != '='))
 			continue;
-		*name = names[i];
 		*value = argument[length] ? argument + length + 1 : NULL;
-		return true;
+		return row;
 	}
-	return false;
-}
-
-/* -1 to go on. */
-static int take(const char *name, const char *value, struct top_options *options)
-{
-	if (strlen(value) >= TOP_TEXT_MAX)
-		return bad("%s: too long", name);
-	if (!strcmp(name, "--pid")) {
-		struct filter filter = {0};
-
-		if (filter_set(&filter, "pid", value, NULL))
-			return bad("--pid %s: give numbers such as 1,40-49", value);
-		options->pids = value;
-	} else if (!strcmp(name, "--comm")) {
-		options->command = value;
-	} else if (!strcmp(name, "--window")) {
-		if (!filter_parse_time(value, &options->window_ns) || !options->window_ns ||
-		    options->window_ns > WINDOW_MOST_NS)
-			return bad("--window %s: give seconds, at most an hour", value);
-	} else if (!filter_parse_time(value, &options->interval_ns) ||
-		   options->interval_ns < INTERVAL_LEAST_NS) {
-		return bad("--interval %s: give seconds, 0.1 or more", value);
-	}
-	return -1;
+	return NULL;
 }
 
 /* Returns -1 to go on, or the exit code. Ends at the first argument that is none of ours: a file,
  * or an option of record, which getopt() could not leave alone. */
 static int parse(int argc, char **argv, struct top_options *options)
 {
-	const char *name, *value;
-	int at = 1, code = -1;
+	const struct option_row rows[] = {
+		OPTION("window", 0, OPTION_CALL, &options->window_ns, .take = take_window),
+		OPTION("interval", 0, OPTION_CALL, &options->interval_ns, .take = take_interval),
+		OPTION("pid", 0, OPTION_CALL, &options->pids, .take = take_pids),
+		OPTION("comm", 0, OPTION_TEXT, &options->command, .most = TOP_TEXT_MAX - 1,
+		       .hint = "too long"),
+		OPTIONS_END,
+	};
+	const struct option_row *row;
+	char *value;
+	int at = 1;
 
 	*options = (struct top_options){.window_ns = LIVE_WINDOW_NS, .interval_ns = INTERVAL_NS};
-	for (; code < 0 && at < argc && is_own(argv[at], &name, &value); at++) {
+	for (; at < argc && (row = find_own(rows, argv[at], &value)); at++) {
 		if (!value && at + 1 == argc)
-			return bad("%s needs a value", name);
-		code = take(name, value ? value : argv[++at], options);
+			return option_bad(program, "%s needs a value", argv[at]);
+		if (!option_take(program, row, value ? value : argv[++at]))
+			return EXIT_USAGE;
 	}
-	if (code >= 0)
-		return code;
 	if (at == argc)
-		return bad("%s", "give a kernel to boot with -k, a trace, or attach PID");
+		return option_bad(program, "give a kernel to boot with -k, a trace, or attach PID");
 	if (!strcmp(argv[at], "--help") || !strcmp(argv[at], "-h")) {
 		fputs(help, stdout);
-		return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+		return EXIT_SUCCESS;
 	}
 	if (argv[at][0] != '-' && strcmp(argv[at], "attach") && at + 1 < argc)
-		return bad("'%s' is one argument too many", argv[at + 1]);
+		return option_bad(program, "'%s' is one argument too many", argv[at + 1]);
 	options->rest = at;
 	return -1;
 }
@@ -204,8 +210,7 @@ static void show(struct top_display *display, uint64_t interval_ns)
 
 static int fail(const struct error *error)
 {
-	fprintf(stderr, "guestprof top: %s\n", error->text);
-	return EXIT_FAILURE;
+	return command_end(program, error->status, error);
 }
 
 static void print_lines(const struct terminal_lines *lines)
@@ -283,10 +288,11 @@ static int start(struct top_recorder *recorder, const struct sampling_options *s
 	struct error error = {0};
 
 	if (!sampling->period_ns)
-		return bad("%s", "-F 0 takes no samples: there is nothing to show");
+		return option_bad(program, "-F 0 takes no samples: there is nothing to show");
 	if (sampling_is_compressed(sampling))
-		return bad("-o %s: a compressed trace cannot be followed; give another name",
-			   sampling->output);
+		return option_bad(program,
+				  "-o %s: a compressed trace cannot be followed; give another name",
+				  sampling->output);
 	if (top_curses_load(&error))
 		return fail(&error);
 	recorder->trace = *sampling->output ? sampling->output : NULL;
@@ -302,7 +308,7 @@ static int start(struct top_recorder *recorder, const struct sampling_options *s
 /* Boots a guest as record does, or attaches to one as attach does, with their options. */
 static int top_start(bool attach, int count, char **arguments, const struct top_options *options)
 {
-	static char program[] = "guestprof", output[] = "-o", not_kept[] = "";
+	static char first[] = "guestprof", output[] = "-o", not_kept[] = "";
 	static struct record_options to_record;
 	static struct attach_options to_attach;
 	struct top_recorder recorder = {.run = run_record, .context = &to_record};
@@ -312,7 +318,7 @@ static int top_start(bool attach, int count, char **arguments, const struct top_
 	if (!argv)
 		return EXIT_FAILURE;
 	/* A later -o takes the place of this one. */
-	argv[0] = program;
+	argv[0] = first;
 	argv[1] = output;
 	argv[2] = not_kept;
 	memcpy(argv + 3, arguments, (size_t)count * sizeof(*argv));
