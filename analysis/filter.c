@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NS_PER_SECOND 1000000000.0
-
 enum { UNKNOWN, TAKEN, LEFT };
 
 static bool parse_number(const char **text, uint64_t *value)

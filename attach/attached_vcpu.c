@@ -2,13 +2,13 @@
 
 #include "attach/foreign_memory.h"
 #include "attach/vcpu_thread.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 /* A vCPU that was sent a signal leaves the guest within microseconds; a VMM at work may take
@@ -84,7 +84,7 @@ static bool kick_by_signal(struct attached_vcpu *vcpu, struct guest_cpu *cpu)
 	for (int i = 0; i < FRESH_TRIES; i++) {
 		if (run_page_read_fresh(&vcpu->page, cpu))
 			return true;
-		nanosleep(&(struct timespec){.tv_nsec = FRESH_WAIT_NS}, NULL);
+		sleep_ns(FRESH_WAIT_NS);
 	}
 	count(&vcpu->stale);
 	return false;
@@ -198,7 +198,7 @@ gp_status_t attached_vcpu_start(struct attached_vcpu *vcpu, struct error *error)
 	vcpu->started = true;
 	/* Sessions ask for it at once. */
 	while (!atomic_load(&vcpu->tick_thread) && !atomic_load(&vcpu->gone))
-		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+		sleep_ns(50 * NS_PER_MICROSECOND);
 	return GP_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "attach/vcpu_thread.h"
 #include "attach/vm_threads.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/container.h"
 
 #include <errno.h>
@@ -20,7 +21,6 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Proof: a look at each vCPU so often until one is seen running. */
@@ -314,7 +314,7 @@ static gp_status_t prove(struct attached_vm *vm, struct error *error)
 						    count, vm->info.banner, error);
 			agreed += !status;
 		}
-		nanosleep(&(struct timespec){.tv_nsec = PEEK_ROUND_NS}, NULL);
+		sleep_ns(PEEK_ROUND_NS);
 	}
 	/* A guest that sleeps after the first proof needs no second one. */
 	return status;
@@ -514,17 +514,9 @@ static enum attached_end how_it_ended(const struct attached_vm *vm)
 	return code & 0x7f ? ATTACHED_VMM_KILLED : ATTACHED_VMM_EXITED;
 }
 
-static uint64_t monotonic_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 enum attached_end attached_vm_wait(struct attached_vm *vm, uint64_t duration_ns)
 {
-	uint64_t start = monotonic_ns();
+	uint64_t end = monotonic_ns() + duration_ns;
 	struct pollfd events[] = {{.fd = vm->end_fd, .events = POLLIN},
 				  {.fd = vm->pidfd, .events = POLLIN}};
 
@@ -532,14 +524,14 @@ enum attached_end attached_vm_wait(struct attached_vm *vm, uint64_t duration_ns)
 		int timeout = WATCH_MILLISECONDS;
 
 		if (duration_ns) {
-			uint64_t passed = monotonic_ns() - start;
+			int left = milliseconds_until(end);
 
-			if (passed >= duration_ns) {
+			if (!left) {
 				attached_vm_request_end(vm, ATTACHED_DURATION);
 				break;
 			}
-			if ((duration_ns - passed) / 1000000 < WATCH_MILLISECONDS)
-				timeout = (int)((duration_ns - passed) / 1000000) + 1;
+			if (left < timeout)
+				timeout = left;
 		}
 		if (poll(events, ARRAY_SIZE(events), timeout) > 0) {
 			if (events[1].revents)

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifdef GUESTPROF_LIBVIRT
+#include "base/clock.h"
 #include "base/container.h"
 #include "base/library.h"
 
@@ -270,25 +270,16 @@ static void answer_into(int fd, const char *const *uris, unsigned count, const c
 	_exit(0);
 }
 
-static int64_t now_milliseconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static gp_status_t receive(int fd, struct reply *reply, struct error *error)
 {
-	const int64_t end = now_milliseconds() + LIBVIRT_SECONDS * 1000;
+	const uint64_t end = monotonic_ns() + LIBVIRT_SECONDS * NS_PER_SECOND;
 	struct pollfd input = {.fd = fd, .events = POLLIN};
 	char *at = (char *)reply;
 	size_t left = sizeof(*reply);
 
 	while (left) {
-		int64_t milliseconds = end - now_milliseconds();
 		ssize_t got;
-		int ready = milliseconds > 0 ? poll(&input, 1, (int)milliseconds) : 0;
+		int ready = poll(&input, 1, milliseconds_until(end));
 
 		if (!ready)
 			return error_set(error, GP_ERR_TIMED_OUT,

@@ -1,12 +1,12 @@
 #include "attach/process_state.h"
 
 #include "attach/proc_file.h"
+#include "base/clock.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* A tracer that has the same thread at so many looks in a row is there to stay. */
 #define TRACER_LOOKS 6
@@ -129,7 +129,7 @@ pid_t process_lasting_tracer(const char *proc, pid_t pid)
 			return 0;
 		in_a_row = search.thread == thread ? in_a_row + 1 : 1;
 		thread = search.thread;
-		nanosleep(&(struct timespec){.tv_nsec = TRACER_LOOK_NS}, NULL);
+		sleep_ns(TRACER_LOOK_NS);
 	}
 	return in_a_row < TRACER_LOOKS ? 0 : (pid_t)search.tracer;
 }

@@ -1,5 +1,7 @@
 #include "attach/vcpu_thread.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,7 +13,6 @@
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 /* How long a thread that was killed while it was stopped is waited for. */
@@ -107,7 +108,7 @@ static void let_die(pid_t thread, bool *killed)
 		}
 		if (ended < 0 && errno != EINTR)
 			return;
-		nanosleep(&(struct timespec){.tv_nsec = DEATH_LOOK_NS}, NULL);
+		sleep_ns(DEATH_LOOK_NS);
 	}
 }
 

@@ -2,11 +2,11 @@
 
 #include "attach/proc_file.h"
 #include "attach/vcpu_thread.h"
+#include "base/clock.h"
 #include "base/container.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ROUNDS 200
@@ -127,7 +127,7 @@ gp_status_t vm_threads_find(const struct vm_process *process, const char *proc, 
 	memset(threads, 0, process->vcpu_count * sizeof(*threads));
 	for (unsigned round = 0; round < ROUNDS && !all_assigned(&search); round++) {
 		if (round)
-			nanosleep(&(struct timespec){.tv_nsec = ROUND_NS}, NULL);
+			sleep_ns(ROUND_NS);
 		/* Threads with other names are bothered only when those did not suffice. */
 		search.named_only = round < ROUNDS / 10;
 		proc_each_thread(proc, process->pid, look, &search);

@@ -1,5 +1,6 @@
 #include "naming/leaf_code.h"
 
+#include "base/clock.h"
 #include "naming/code_copy.h"
 #include "sampler/session.h"
 
@@ -208,7 +209,7 @@ static void copy_function(struct leaf_code *self, struct function *function)
 
 	translation_cache_clear(&self->translations);
 	self->reading = function;
-	copied = code_copy(&self->copier, &nobody, boot_time_ns(), function->linear, function->size,
+	copied = code_copy(&self->copier, &nobody, boot_ns(), function->linear, function->size,
 			   function->start, function->hash);
 	if (!copied.bytes)
 		return;

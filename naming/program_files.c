@@ -1,6 +1,7 @@
 #include "naming/program_files.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/container.h"
 #include "naming/descriptors.h"
 #include "naming/disk_files.h"
@@ -14,13 +15,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 
 /* The helper answers within a millisecond, unless it has to unpack an archive: then the one who
  * asks has better to do. */
 #define PATIENCE_MILLISECONDS 20
 /* An answer that nobody comes for. */
-#define STALE_SECONDS 5
+#define STALE_NS (5 * NS_PER_SECOND)
 
 /* The helper takes one after the other. */
 #define QUESTIONS_MAX 16
@@ -30,7 +30,7 @@ enum state { IDLE, ASKED, ANSWERED };
 struct question {
 	enum state state;
 	struct program_files_request request;
-	time_t asked;
+	uint64_t asked_ns;
 	int answer; /* -1: none */
 };
 
@@ -67,19 +67,6 @@ static size_t read_copy(const struct file_source *source, uint64_t offset, void 
 		done += (size_t)got;
 	}
 	return done;
-}
-
-static int64_t now_milliseconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static time_t now_seconds(void)
-{
-	return (time_t)(now_milliseconds() / 1000);
 }
 
 /* Takes one answer, if it comes in time. */
@@ -164,7 +151,7 @@ static struct question *question_of(struct program_files *self,
 
 		if (question->state != IDLE && is_same(&question->request, request))
 			return question;
-		if (question->state == ANSWERED && now_seconds() - question->asked >= STALE_SECONDS)
+		if (question->state == ANSWERED && monotonic_ns() - question->asked_ns >= STALE_NS)
 			forget(question);
 		if (question->state == IDLE)
 			free_one = question;
@@ -176,7 +163,7 @@ static enum file_copy_result find_locked(struct program_files *self,
 					 struct program_files_request *request, struct copy *copy)
 {
 	struct question *question;
-	int64_t end = now_milliseconds() + self->copies.patience_ms;
+	uint64_t end = monotonic_ns() + (uint64_t)self->copies.patience_ms * NS_PER_MILLISECOND;
 
 	while (receive(self, 0))
 		;
@@ -192,12 +179,12 @@ static enum file_copy_result find_locked(struct program_files *self,
 			return FILE_COPY_NONE;
 		question->request = *request;
 		question->state = ASKED;
-		question->asked = now_seconds();
+		question->asked_ns = monotonic_ns();
 	}
 	while (question->state == ASKED && !self->helper_ended) {
-		int64_t left = end - now_milliseconds();
+		int left = milliseconds_until(end);
 
-		if (left <= 0 || !receive(self, (int)left))
+		if (!left || !receive(self, left))
 			break;
 	}
 	if (question->state == ASKED)

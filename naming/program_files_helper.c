@@ -1,6 +1,7 @@
 #include "naming/program_files_protocol.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/container.h"
 #include "naming/disk_files.h"
 #include "guest-introspection/elf/elf_sections.h"
@@ -15,7 +16,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 /* A file as a struct file_source. */
 struct fd_source {
@@ -219,12 +219,12 @@ static bool is_well_formed(const struct program_files_request *request, ssize_t 
 /* The same is asked again for each process that uses a file: what was just now not found is not
  * looked for at once again. */
 #define REFUSALS 128
-#define REFUSED_SECONDS 20
+#define REFUSED_NS (20 * NS_PER_SECOND)
 
 struct refusals {
 	struct {
 		uint64_t key;
-		time_t until;
+		uint64_t until_ns;
 	} last[REFUSALS];
 	unsigned next;
 };
@@ -241,20 +241,12 @@ static uint64_t key_of(const struct program_files_request *request)
 	return hash;
 }
 
-static time_t now_seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
-}
-
 static bool was_refused(const struct refusals *refusals, uint64_t key)
 {
-	time_t now = now_seconds();
+	uint64_t now = monotonic_ns();
 
 	for (unsigned i = 0; i < REFUSALS; i++)
-		if (refusals->last[i].key == key && now < refusals->last[i].until)
+		if (refusals->last[i].key == key && now < refusals->last[i].until_ns)
 			return true;
 	return false;
 }
@@ -262,7 +254,7 @@ static bool was_refused(const struct refusals *refusals, uint64_t key)
 static void note_refusal(struct refusals *refusals, uint64_t key)
 {
 	refusals->last[refusals->next].key = key;
-	refusals->last[refusals->next].until = now_seconds() + REFUSED_SECONDS;
+	refusals->last[refusals->next].until_ns = monotonic_ns() + REFUSED_NS;
 	refusals->next = (refusals->next + 1) % REFUSALS;
 }
 

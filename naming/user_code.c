@@ -1,5 +1,6 @@
 #include "naming/user_code.h"
 
+#include "base/clock.h"
 #include "sampler/session.h"
 
 void user_code_deinit(struct user_code *self)
@@ -71,8 +72,7 @@ static uint64_t copy(struct user_code_source *source, uint64_t key, uint64_t add
 	self->copier.write = write_record;
 	self->copier.target = see_target;
 	self->copier.context = source;
-	if (code_copy(&self->copier, &source->of, boot_time_ns(), address, size, address, 0)
-		    .bytes) {
+	if (code_copy(&self->copier, &source->of, boot_ns(), address, size, address, 0).bytes) {
 		self->totals.functions += counts;
 		return key;
 	}

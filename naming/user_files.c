@@ -1,5 +1,6 @@
 #include "naming/user_files.h"
 
+#include "base/clock.h"
 #include "guest-introspection/elf/perf_map.h"
 #include "sampler/session.h"
 
@@ -7,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_READS_MAX 16u          /* of one look; up to a million symbols each */
-#define LOOK_NS UINT64_C(300000000) /* then what is left waits for the next look */
+#define FILE_READS_MAX 16u                 /* of one look; up to a million symbols each */
+#define LOOK_NS (300 * NS_PER_MILLISECOND) /* then what is left waits for the next look */
 /* Pages of a file come into the cache while it is used. */
-#define READ_AGAIN_NS UINT64_C(1000000000)
+#define READ_AGAIN_NS NS_PER_SECOND
 #define READS_OF_A_FILE 3u
-#define LATER_NS UINT64_C(50000000)
+#define LATER_NS (50 * NS_PER_MILLISECOND)
 #define WAITS_OF_A_FILE 200u
 
 static void forget_file(struct user_files *self, unsigned index)
@@ -145,7 +146,7 @@ struct user_file *user_files_of(struct user_files *self, const struct guest_prog
 		file->last_use = ++self->uses;
 	if (file && (file->whole || self->now < file->next_read_ns || !self->reads_left))
 		return file->reads ? file : NULL;
-	if (boot_time_ns() > self->deadline)
+	if (boot_ns() > self->deadline)
 		self->reads_left = 0;
 	if (!self->reads_left)
 		return NULL;
@@ -163,7 +164,7 @@ struct user_file *user_files_of(struct user_files *self, const struct guest_prog
 void user_files_begin(struct user_files *self, uint64_t now)
 {
 	self->now = now;
-	self->deadline = boot_time_ns() + LOOK_NS;
+	self->deadline = boot_ns() + LOOK_NS;
 	self->reads_left = FILE_READS_MAX;
 }
 

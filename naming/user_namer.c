@@ -1,5 +1,6 @@
 #include "naming/user_namer.h"
 
+#include "base/clock.h"
 #include "fxt/code.h"
 #include "fxt/record.h"
 #include "sampler/session.h"
@@ -14,12 +15,12 @@
 #define WORK_ADDRESSES_MAX 1024u /* of a generation, at one look */
 #define KEEPERS 512u             /* generations whose mappings are kept */
 #define ATTEMPTS_MAX 3u
-#define RETRY_NS UINT64_C(1000000000)
+#define RETRY_NS NS_PER_SECOND
 /* A process that is not found with its page tables, one whose mappings give nothing, and one of
  * which a file is being looked for. */
-#define GONE_NS UINT64_C(200000000)
-#define NOTHING_NS UINT64_C(1000000000)
-#define AWAITED_NS UINT64_C(50000000)
+#define GONE_NS (200 * NS_PER_MILLISECOND)
+#define NOTHING_NS NS_PER_SECOND
+#define AWAITED_NS (50 * NS_PER_MILLISECOND)
 
 /* What the reader thread is to write: of one generation. No words: only that it began. */
 struct item {
@@ -492,7 +493,7 @@ static void take_result(struct user_namer *namer, struct user_work *work, uint64
 
 bool user_namer_resolve(struct user_namer *namer)
 {
-	uint64_t before = boot_time_ns(), after;
+	uint64_t before = boot_ns(), after;
 	struct user_work work[WORK_MAX];
 	unsigned count = 0, bucket = 0;
 	bool looked = false;
@@ -523,7 +524,7 @@ bool user_namer_resolve(struct user_namer *namer)
 	pthread_mutex_unlock(&namer->lock);
 	if (count)
 		looked = user_resolver_look(namer->resolver, namer->view, before, work, count);
-	after = boot_time_ns();
+	after = boot_ns();
 	pthread_mutex_lock(&namer->lock);
 	if (looked) {
 		namer->isolation_known = true;

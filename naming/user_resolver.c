@@ -1,6 +1,7 @@
 #include "naming/user_resolver.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "fxt/symbol.h"
 #include "fxt/writer.h"
 #include "guest-introspection/linux/user_symbols.h"
@@ -13,7 +14,7 @@
 #define PAGE_TABLES UINT64_C(0x000ffffffffff000) /* of CR3; Intel SDM vol. 3, 4.5.2 */
 #define USER_TABLES UINT64_C(0x1000) /* arch/x86/entry/calling.h: PTI_USER_PGTABLE_BIT */
 /* What was kept of a process that is gone holds for so long: it lived on for some of it. */
-#define KEPT_NS UINT64_C(100000000)
+#define KEPT_NS (100 * NS_PER_MILLISECOND)
 
 struct user_resolver {
 	struct guest_programs programs;
@@ -543,7 +544,7 @@ bool user_resolver_look(struct user_resolver *self, struct linux_guest *view, ui
 			NULL);
 	/* Each time from another one on, so that none that is slow stands before the others. */
 	self->looks++;
-	for (size_t i = 0; i < count && (i == 0 || boot_time_ns() < self->files.deadline); i++) {
+	for (size_t i = 0; i < count && (i == 0 || boot_ns() < self->files.deadline); i++) {
 		size_t at = (self->looks + i) % count;
 
 		look_at(self, &work[at], &search.found[at]);

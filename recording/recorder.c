@@ -1,5 +1,6 @@
 #include "recording/recorder.h"
 
+#include "base/clock.h"
 #include "base/container.h"
 #include "recording/record_watch.h"
 #include "sampler/session.h"
@@ -23,13 +24,13 @@
 #define QUIET_MILLISECONDS 20
 #define READER_BUSY_MILLISECONDS 3
 #define LEARNER_BUSY_MILLISECONDS 10
-#define BUSY_NS UINT64_C(100000000)
+#define BUSY_NS (100 * NS_PER_MILLISECOND)
 /* At programs, at the end: each is bounded. */
 #define LAST_LOOKS 16
 /* For a copy of a file that is still being looked for. */
 #define LAST_PATIENCE_MILLISECONDS 2000
 /* New addresses become rare; a killed recorder leaves so much of them without names. */
-#define NAME_INTERVAL_NS UINT64_C(1000000000)
+#define NAME_INTERVAL_NS NS_PER_SECOND
 
 struct recorder {
 	struct recorder_config config;
@@ -115,8 +116,7 @@ static void write_programs(struct recorder *recorder)
 
 static void note_news(struct recorder *recorder)
 {
-	atomic_store_explicit(&recorder->busy_until, boot_time_ns() + BUSY_NS,
-			      memory_order_relaxed);
+	atomic_store_explicit(&recorder->busy_until, boot_ns() + BUSY_NS, memory_order_relaxed);
 }
 
 /* How long a thread sleeps that has just been busy for `spent`: at most half of a CPU goes to
@@ -124,10 +124,9 @@ static void note_news(struct recorder *recorder)
 static int pace(const struct recorder *recorder, uint64_t busy, uint64_t spent)
 {
 	uint64_t busy_until = atomic_load_explicit(&recorder->busy_until, memory_order_relaxed);
-	uint64_t rest = spent / 1000000 > busy ? spent / 1000000 : busy;
+	uint64_t rest = spent / NS_PER_MILLISECOND > busy ? spent / NS_PER_MILLISECOND : busy;
 
-	return boot_time_ns() < busy_until && rest < QUIET_MILLISECONDS ? (int)rest
-									: QUIET_MILLISECONDS;
+	return boot_ns() < busy_until && rest < QUIET_MILLISECONDS ? (int)rest : QUIET_MILLISECONDS;
 }
 
 /* The reader thread. */
@@ -215,17 +214,17 @@ static void *reader_main(void *argument)
 		uint64_t before;
 
 		stopping = wait_for_stop(recorder, pace(recorder, READER_BUSY_MILLISECONDS, spent));
-		before = boot_time_ns();
+		before = boot_ns();
 		drain(recorder);
 		write_log(recorder, &console);
 		write_programs(recorder);
-		leaf_code_copy(recorder->leaves, boot_time_ns() >= recorder->next_names);
-		if (boot_time_ns() >= recorder->next_names) {
+		leaf_code_copy(recorder->leaves, boot_ns() >= recorder->next_names);
+		if (boot_ns() >= recorder->next_names) {
 			namer_name(&recorder->namer, write_symbols, recorder);
 			trace_output_flush(&recorder->output);
-			recorder->next_names = boot_time_ns() + NAME_INTERVAL_NS;
+			recorder->next_names = boot_ns() + NAME_INTERVAL_NS;
 		}
-		spent = boot_time_ns() - before;
+		spent = boot_ns() - before;
 	}
 	return NULL;
 }
@@ -239,19 +238,19 @@ static void *learner_main(void *argument)
 	if (!start_thread(recorder, "learner", &recorder->learner_problem))
 		return NULL;
 	while (!wait_for_news(recorder, pace(recorder, LEARNER_BUSY_MILLISECONDS, spent))) {
-		uint64_t before = boot_time_ns(), after;
+		uint64_t before = boot_ns(), after;
 
 		session_learn(recorder->config.session, recorder->view, NULL);
 		if (learned != atomic_load(&recorder->view->published)) {
 			learned = atomic_load(&recorder->view->published);
 			note_news(recorder);
 		}
-		after = boot_time_ns();
+		after = boot_ns();
 		spent = after - before;
 		if (after >= next_look) {
 			user_namer_resolve(recorder->programs);
 			before = after;
-			after = boot_time_ns();
+			after = boot_ns();
 			/* At most half of the time, whatever the guest has laid out for us. */
 			next_look = after + (after - before);
 		}

@@ -1,5 +1,6 @@
 #include "recording/trace_metadata.h"
 
+#include "base/clock.h"
 #include "base/container.h"
 #include "fxt/metadata.h"
 #include "fxt/writer.h"
@@ -7,7 +8,6 @@
 #include "sampler/session.h"
 
 #include <stdio.h>
-#include <time.h>
 
 static void write_event(struct trace_output *output, const char *name, uint64_t thread,
 			const struct fxt_argument *arguments, size_t count)
@@ -15,8 +15,8 @@ static void write_event(struct trace_output *output, const char *name, uint64_t 
 	uint64_t words[FXT_RECORD_WORDS_MAX];
 
 	trace_output_words(output, words,
-			   fxt_metadata_encode(name, boot_time_ns(), thread, arguments, count,
-					       words, ARRAY_SIZE(words)));
+			   fxt_metadata_encode(name, boot_ns(), thread, arguments, count, words,
+					       ARRAY_SIZE(words)));
 }
 
 /* A text argument; long ones are cut so that the record always fits. */
@@ -28,14 +28,6 @@ static struct fxt_argument text_argument(const char *name, const char *value)
 	if (argument.string.length > LONGEST)
 		argument.string.length = LONGEST;
 	return argument;
-}
-
-static uint64_t wall_clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
 void trace_metadata_session(struct trace_output *output, const struct recorder_config *config,
@@ -50,7 +42,7 @@ void trace_metadata_session(struct trace_output *output, const struct recorder_c
 		fxt_argument_u64(FXT_SESSION_MEMORY, config->memory_bytes),
 		text_argument(FXT_SESSION_KERNEL, config->kernel),
 		text_argument(FXT_SESSION_COMMAND_LINE, config->command_line),
-		fxt_argument_u64(FXT_SESSION_WALL_CLOCK, wall_clock_ns()),
+		fxt_argument_u64(FXT_SESSION_WALL_CLOCK, clock_ns(CLOCK_REALTIME)),
 		text_argument(FXT_SESSION_SOURCE, config->source), /* left out when there is none */
 	};
 

@@ -2,6 +2,7 @@
  * makes a system call (vcpu_state() may, for a vCPU that is not running anyway). */
 #include "sampler/session.h"
 
+#include "base/clock.h"
 #include "fxt/record.h"
 #include "guest-introspection/x86/translate.h"
 #include "guest-introspection/unwind/unwind.h"
@@ -309,7 +310,7 @@ void capture_settle(struct sampler_vcpu *vcpu)
 	/* The account of drops comes first, so that the closing record cannot become a drop. */
 	if (fxt_ring_flush_drops(&vcpu->ring) && vcpu->open_continuation &&
 	    vcpu->ring.size - fxt_ring_size_available(&vcpu->ring) >= FXT_SAMPLE_WORDS(0) * 8 &&
-	    encode_and_write(vcpu, &close, boot_time_ns()))
+	    encode_and_write(vcpu, &close, boot_ns()))
 		vcpu->open_continuation = 0;
 }
 

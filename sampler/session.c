@@ -1,6 +1,7 @@
 /* The sampler API: the life of a session. */
 #include "sampler/session.h"
 
+#include "base/clock.h"
 #include "fxt/writer.h"
 #include "guest-introspection/linux/linux_guest.h"
 
@@ -9,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
-#define NS_PER_SECOND UINT64_C(1000000000)
 /* A reader may stall this long without loss, with the default size of rings. */
 #define RING_SECONDS_NS (NS_PER_SECOND * 5 / 4)
 #define RING_DEPTH 64

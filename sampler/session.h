@@ -166,9 +166,6 @@ gp_status_t tick_start(struct sampler_vcpu *vcpu);
 /* Stops it and waits until its tick thread has written all that is pending. */
 void tick_stop(struct sampler_vcpu *vcpu);
 
-/* Nanoseconds of CLOCK_BOOTTIME. Async-signal-safe, no system call where there is a vDSO. */
-uint64_t boot_time_ns(void);
-
 static inline bool tick_is_pending(const struct sampler_vcpu *vcpu)
 {
 	return vcpu->head != vcpu->tail || vcpu->overflowed != vcpu->overflowed_counted;

@@ -1,10 +1,10 @@
 /* What the sampler keeps of a target. */
 #include "sampler/session.h"
 
+#include "base/clock.h"
 #include "guest-introspection/linux/linux_guest.h"
 
 #include <string.h>
-#include <time.h>
 
 void sampler_target_init(struct sampler_target *target, const struct sampler_target_ops *ops)
 {
@@ -22,7 +22,7 @@ void sampler_target_deinit(struct sampler_target *target)
 void target_wait_for_captures(struct sampler_target *target)
 {
 	while (atomic_load(&target->capturing))
-		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+		sleep_ns(20 * NS_PER_MICROSECOND);
 }
 
 /* A capture that begins later finds `next`. */

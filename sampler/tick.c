@@ -2,13 +2,13 @@
  * the vCPU to stop. */
 #include "sampler/session.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#define NS_PER_SECOND UINT64_C(1000000000)
 
 /* A signal may be delivered after its source was closed: it was queued before. So it carries no
  * pointer but the number of a slot here and that slot's generation. Stopping a session
@@ -30,18 +30,10 @@ static _Atomic uint64_t descriptor_values[DESCRIPTORS];
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool handler_installed; /* under slots_lock */
 
-uint64_t boot_time_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
-
 /* Tick thread, in the signal handler, which does not interrupt itself. */
 static void note_ticks(struct sampler_vcpu *vcpu, uint64_t count, bool in_guest)
 {
-	struct pending_run run = {boot_time_ns(), count, in_guest};
+	struct pending_run run = {boot_ns(), count, in_guest};
 	unsigned head = vcpu->head;
 	unsigned previous = (head + PENDING_RUNS - 1) % PENDING_RUNS;
 	unsigned next = (head + 1) % PENDING_RUNS;
@@ -163,7 +155,7 @@ static bool take_slot(struct sampler_vcpu *vcpu)
 
 static void pause_briefly(void)
 {
-	nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+	sleep_ns(50 * NS_PER_MICROSECOND);
 }
 
 static void give_slot_back(const struct sampler_vcpu *vcpu)

@@ -6,25 +6,11 @@
  */
 #include "sampler/session.h"
 
+#include "base/clock.h"
+
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
-
-#define NS_PER_SECOND UINT64_C(1000000000)
-
-static struct timespec timespec_of(uint64_t ns)
-{
-	return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_SECOND),
-				 .tv_nsec = (long)(ns % NS_PER_SECOND)};
-}
-
-static uint64_t monotonic_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
 
 /* xorshift64 (Marsaglia, "Xorshift RNGs", 2003): enough to be out of step with a guest. */
 static uint64_t next_random(struct sampler_vcpu *vcpu)
@@ -64,7 +50,7 @@ static gp_status_t start(struct sampler_vcpu *vcpu, pid_t thread)
 	if (timer_create(CLOCK_MONOTONIC, &event, &vcpu->timer))
 		return GP_ERR_NO_RESOURCES;
 	if (session->jitter_percent) {
-		vcpu->random = (boot_time_ns() ^ (uint64_t)(vcpu->index + 1) << 32) | 1;
+		vcpu->random = (boot_ns() ^ (uint64_t)(vcpu->index + 1) << 32) | 1;
 		vcpu->next_tick_ns = monotonic_ns() + session->period_ns + first;
 		failed = arm_displaced(vcpu);
 	} else {

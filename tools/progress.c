@@ -1,16 +1,17 @@
 #include "tools/progress.h"
 
+#include "base/clock.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_NS UINT64_C(1000000000)
-#define REDRAW_NS UINT64_C(200000000)
+#define PATIENCE_NS NS_PER_SECOND
+#define REDRAW_NS (200 * NS_PER_MILLISECOND)
 #define TEXT_MAX 128
 
 /* Work tells how far it is; but some cannot: what is being sorted, compressed or written. A thread
@@ -28,14 +29,6 @@ static struct {
 	pthread_t thread;
 	int wake_fd; /* readable: the thread is to end */
 } line = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake_fd = -1};
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
 
 static void draw(const char *text, size_t size)
 {
@@ -74,8 +67,8 @@ static void *watch(void *context)
 	struct pollfd waiting = {.fd = line.wake_fd, .events = POLLIN};
 
 	(void)context;
-	while (!poll(&waiting, 1, REDRAW_NS / 1000000)) {
-		uint64_t now = now_ns();
+	while (!poll(&waiting, 1, REDRAW_NS / NS_PER_MILLISECOND)) {
+		uint64_t now = monotonic_ns();
 
 		pthread_mutex_lock(&line.lock);
 		if (line.shown && now - line.told_ns >= PATIENCE_NS && now >= line.next_ns) {
@@ -117,7 +110,7 @@ void progress_begin(const char *program)
 	progress_end();
 	line.program = program;
 	line.shown = isatty(STDERR_FILENO);
-	line.told_ns = now_ns();
+	line.told_ns = monotonic_ns();
 	line.next_ns = line.told_ns + PATIENCE_NS;
 	line.ended = false;
 	line.text[0] = 0;
@@ -134,7 +127,7 @@ void progress_draw(const char *text, size_t size)
 
 static void tell(const char *what, uint64_t done, uint64_t all)
 {
-	uint64_t now = now_ns();
+	uint64_t now = monotonic_ns();
 	char text[2 * TEXT_MAX];
 	int size;
 

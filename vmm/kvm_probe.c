@@ -1,6 +1,7 @@
 #include "vmm/kvm_probe.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/container.h"
 
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <time.h>
 
 /* One page of guest memory, at the address where the code is linked to run. */
 #define GUEST_ADDRESS 0x1000
@@ -135,14 +135,6 @@ static bool run_to_halt(struct guest *guest)
 	return false;
 }
 
-static uint64_t now_nanoseconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static bool time_loop(struct kvm_probe *probe, int kvm)
 {
 	struct guest guest;
@@ -153,12 +145,12 @@ static bool time_loop(struct kvm_probe *probe, int kvm)
 	/* The first round pays for page faults and caches. */
 	ran = ran && run_to_halt(&guest);
 	if (ran) {
-		uint64_t begin = now_nanoseconds();
+		uint64_t begin = monotonic_ns();
 
 		for (unsigned i = 0; i < LOOP_ROUNDS && ran; i++) {
 			ran = run_to_halt(&guest);
 			probe->loop_iterations += ran ? LOOP_ROUND : 0;
-			probe->loop_nanoseconds = now_nanoseconds() - begin;
+			probe->loop_nanoseconds = monotonic_ns() - begin;
 			if (probe->loop_nanoseconds > LOOP_NANOSECONDS_MAX)
 				break;
 		}

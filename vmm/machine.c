@@ -1,6 +1,7 @@
 #include "vmm/machine.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/container.h"
 #include "vmm/boot/boot.h"
 #include "vmm/cpuid.h"
@@ -373,14 +374,6 @@ gp_status_t machine_start(struct machine *machine, struct error *error)
 	return GP_OK;
 }
 
-static uint64_t monotonic_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 /* Waits until something ends the machine. */
 static void wait_for_end(struct machine *machine, const struct machine_limits *limits)
 {
@@ -412,8 +405,7 @@ static void wait_for_end(struct machine *machine, const struct machine_limits *l
 			rest = limit - passed;
 		if (limits->watch && next_watch - passed < rest)
 			rest = next_watch - passed;
-		left.tv_sec = (time_t)(rest / UINT64_C(1000000000));
-		left.tv_nsec = (long)(rest % UINT64_C(1000000000));
+		left = timespec_of(rest);
 		ppoll(&requested, 1, rest < UINT64_MAX ? &left : NULL, NULL);
 	}
 }

@@ -1,27 +1,18 @@
 #include "guest-introspection/linux/linux_guest.h"
 
+#include "base/clock.h"
 #include "guest-introspection/linux/kallsyms.h"
 #include "guest-introspection/x86/translate.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define NS_PER_SECOND UINT64_C(1000000000)
 #define FIRST_WAIT_NS (NS_PER_SECOND / 2)
 #define STEP_INTERVAL_NS (NS_PER_SECOND / 12)
 #define LONGEST_WAIT_NS (8 * NS_PER_SECOND)
 /* Modules come in crowds while a system boots, and stacks through a new one end at it until its
  * tables are read: at once, but for no more than one part in so many of a CPU. */
 #define MODULES_SHARE 4
-
-static uint64_t monotonic_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
 
 struct linux_guest *linux_guest_create(const struct guest_memory *memory, unsigned vcpu_count,
 				       linux_guest_publish *publish, void *context)

@@ -3,6 +3,7 @@
  * user_namer_ended.c. */
 #include "naming/user_namer.h"
 
+#include "base/clock.h"
 #include "trace/trace_code.h"
 #include "naming/code_copy.h"
 #include "naming/namer.h"
@@ -162,7 +163,7 @@ Test(user_namer, a_process_with_other_page_tables_gets_no_names, .timeout = 60)
 	truth = one_frame();
 	strange = truth.thread;
 	strange.root = another(&truth.thread).root;
-	cr_assert(see(&strange, boot_time_ns(), truth.address));
+	cr_assert(see(&strange, boot_ns(), truth.address));
 	for (int i = 0; i < 5; i++)
 		look();
 	read_back();
@@ -171,7 +172,7 @@ Test(user_namer, a_process_with_other_page_tables_gets_no_names, .timeout = 60)
 	trace_close(&trace);
 	/* Nor does one that is not there. */
 	strange.pid = 4000000;
-	cr_assert(see(&strange, boot_time_ns(), truth.address));
+	cr_assert(see(&strange, boot_ns(), truth.address));
 	look();
 	read_back();
 	cr_assert_eq(trace.program_count, 0);
@@ -181,7 +182,7 @@ Test(user_namer, a_process_with_other_page_tables_gets_no_names, .timeout = 60)
 
 Test(user_namer, after_exec_the_names_before_it_do_not_hold, .timeout = 60)
 {
-	uint64_t start = boot_time_ns() - 1000000;
+	uint64_t start = boot_ns() - 1000000;
 	struct truth truth;
 	struct thread old;
 
@@ -209,7 +210,7 @@ Test(user_namer, after_exec_the_names_before_it_do_not_hold, .timeout = 60)
 
 Test(user_namer, a_program_between_on_other_tables_separates_two_on_the_same, .timeout = 60)
 {
-	uint64_t start = boot_time_ns() - 1000000;
+	uint64_t start = boot_ns() - 1000000;
 	struct truth truth;
 	struct thread other;
 
@@ -231,7 +232,7 @@ Test(user_namer, a_program_between_on_other_tables_separates_two_on_the_same, .t
 
 Test(user_namer, a_new_name_begins_a_new_program, .timeout = 60)
 {
-	uint64_t start = boot_time_ns() - 1000000;
+	uint64_t start = boot_ns() - 1000000;
 	struct truth truth;
 	uint64_t process;
 
@@ -260,7 +261,7 @@ Test(user_namer, a_new_name_begins_a_new_program, .timeout = 60)
 
 Test(user_namer, another_program_behind_the_same_tables_is_noticed, .timeout = 60)
 {
-	uint64_t first = boot_time_ns(), second, third, stack;
+	uint64_t first = boot_ns(), second, third, stack;
 	struct truth truth;
 
 	open_any();
@@ -270,10 +271,10 @@ Test(user_namer, another_program_behind_the_same_tables_is_noticed, .timeout = 6
 	/* A stack somewhere else: it is not the same program any more. */
 	stack = truth.thread.mm + view->mappings.mm_stack_start;
 	forge(stack, peek(stack) + 4096);
-	second = boot_time_ns();
+	second = boot_ns();
 	cr_assert_not(see(&truth.thread, second, truth.address));
 	look();
-	third = boot_time_ns();
+	third = boot_ns();
 	cr_assert_not(see(&truth.thread, third, truth.address));
 	look();
 	read_back();
@@ -307,7 +308,7 @@ static bool note_memory(void *context, const struct linux_mapping *mapping)
 
 Test(user_namer, memory_without_a_file_says_what_it_is, .timeout = 60)
 {
-	uint64_t now = boot_time_ns();
+	uint64_t now = boot_ns();
 	struct other_memory memory = {0};
 	const struct thread *thread = NULL;
 	const struct trace_symbol *symbol;
@@ -366,7 +367,7 @@ static bool find_made_code(void *context, const struct linux_mapping *mapping)
 Test(user_namer, of_code_without_functions_there_is_what_follows_a_sample, .timeout = 60)
 {
 	static struct trace_function_code code;
-	uint64_t now = boot_time_ns();
+	uint64_t now = boot_ns();
 	const struct thread *thread = NULL;
 	struct made_code made = {0};
 	uint8_t bytes[CODE_WINDOW_BYTES];
@@ -400,7 +401,7 @@ Test(user_namer, of_code_without_functions_there_is_what_follows_a_sample, .time
 /* Mappings as Fuchsia's records: whose, where, of which file. */
 Test(user_namer, modules_and_mappings_are_in_the_trace, .timeout = 60)
 {
-	uint64_t now = boot_time_ns();
+	uint64_t now = boot_ns();
 	struct fxt_reader reader;
 	struct fxt_record record;
 	unsigned modules = 0, mappings = 0;
@@ -443,7 +444,7 @@ Test(user_namer, modules_and_mappings_are_in_the_trace, .timeout = 60)
 
 Test(user_namer, more_than_it_takes_is_left_out_and_costs_bounded_memory, .timeout = 120)
 {
-	uint64_t now = boot_time_ns();
+	uint64_t now = boot_ns();
 	struct thread thread = {.pid = 1, .tid = 1};
 	struct truth truth;
 
@@ -469,7 +470,7 @@ Test(user_namer, more_than_it_takes_is_left_out_and_costs_bounded_memory, .timeo
 	}
 	look();
 	/* What is real is still found. */
-	now = boot_time_ns() + 1000000000;
+	now = boot_ns() + 1000000000;
 	see(&truth.thread, now, truth.address);
 	for (int i = 0; i < 1000 && !named_count; i++)
 		look();
@@ -508,7 +509,7 @@ Test(user_namer, forged_processes_cost_bounded_time, .timeout = 120)
 				     : round % 2 ? peek(tree + random % 32 * 8)
 						 : tree + random % 16);
 		}
-		now = boot_time_ns();
+		now = boot_ns();
 		clock_gettime(CLOCK_MONOTONIC, &begin);
 		/* As another generation each time, so that it is looked at at once. */
 		user_namer_see_name(namer, (uint64_t)truth.thread.pid, (const char *)&random, 8);
@@ -525,7 +526,7 @@ Test(user_namer, forged_processes_cost_bounded_time, .timeout = 120)
 	/* And then it is as before. */
 	named_count = 0;
 	user_namer_see_name(namer, (uint64_t)truth.thread.pid, "whole", 5);
-	now = boot_time_ns();
+	now = boot_ns();
 	see(&truth.thread, now, truth.address);
 	look();
 	cr_assert_eq(named_count, 1);

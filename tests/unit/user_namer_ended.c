@@ -2,11 +2,12 @@
  * comes late from elsewhere. */
 #include "naming/user_namer.h"
 
+#include "base/clock.h"
 #include "tests/unit/named_guest.h"
 
 Test(user_namer_ended, what_was_sampled_of_a_process_that_has_just_ended_is_named, .timeout = 60)
 {
-	uint64_t time = boot_time_ns();
+	uint64_t time = boot_ns();
 	struct truth first, second;
 	uint64_t task_mm;
 
@@ -32,7 +33,7 @@ Test(user_namer_ended, what_was_sampled_of_a_process_that_has_just_ended_is_name
 
 Test(user_namer_ended, what_is_kept_of_a_process_does_not_hold_for_long, .timeout = 60)
 {
-	uint64_t time = boot_time_ns();
+	uint64_t time = boot_ns();
 	struct truth first, second;
 
 	open_any();
@@ -41,13 +42,13 @@ Test(user_namer_ended, what_is_kept_of_a_process_does_not_hold_for_long, .timeou
 	look();
 	forge(first.thread.task + view->tasks.mm, 0);
 	nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
-	cr_assert_not(see(&second.thread, boot_time_ns(), second.address));
+	cr_assert_not(see(&second.thread, boot_ns(), second.address));
 	look();
 	cr_assert_eq(named_count, 1);
 	/* Nor for a process that was never found. */
 	second.thread = another(&first.thread);
 	forge(second.thread.task + view->tasks.mm, 0);
-	cr_assert(see(&second.thread, boot_time_ns(), second.address));
+	cr_assert(see(&second.thread, boot_ns(), second.address));
 	look();
 	cr_assert_eq(named_count, 1);
 	close_image();
@@ -156,7 +157,7 @@ static struct truth without_symbols(struct place *place, struct file_of_program 
 /* Nobody is in a hurry: an answer may take longer than it takes to give an address up. */
 Test(user_namer_ended, what_comes_late_from_a_copy_is_still_taken, .timeout = 60)
 {
-	uint64_t time = boot_time_ns();
+	uint64_t time = boot_ns();
 	struct file_of_program program;
 	struct truth truth;
 	struct place place;
@@ -185,7 +186,7 @@ Test(user_namer_ended, what_comes_late_from_a_copy_is_still_taken, .timeout = 60
 Test(user_namer_ended, what_comes_for_a_program_that_is_gone_names_what_was_seen_of_it,
      .timeout = 60)
 {
-	uint64_t time = boot_time_ns();
+	uint64_t time = boot_ns();
 	struct file_of_program program;
 	struct truth truth;
 	struct place place;

@@ -3,6 +3,7 @@
  *
  * It never exits: the host kills the machine when it has the exit code. When it cannot go
  * on it says why on the control port or, before there is one, on the console. */
+#include "base/clock.h"
 #include "tools/lab/lab.h"
 #include "tools/lab/protocol.h"
 #include "tools/lab/qemu_races.h"
@@ -25,7 +26,6 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 struct inside {
@@ -101,7 +101,6 @@ static _Noreturn void fail(struct inside *inside, const char *format, ...)
 static int open_port(const char *name)
 {
 	static const char ports[] = "/sys/class/virtio-ports";
-	const struct timespec pause = {.tv_nsec = 10000000};
 
 	for (int attempt = 0; attempt < 1000; attempt++) {
 		DIR *directory = opendir(ports);
@@ -126,7 +125,7 @@ static int open_port(const char *name)
 		}
 		if (directory)
 			closedir(directory);
-		nanosleep(&pause, NULL);
+		sleep_ns(10 * NS_PER_MILLISECOND);
 	}
 	die("the port %s is not there", name);
 }

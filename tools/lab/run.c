@@ -1,4 +1,5 @@
 /* The life of one run in the lab, seen from the host. */
+#include "base/clock.h"
 #include "tools/lab/lab.h"
 #include "tools/lab/protocol.h"
 
@@ -19,7 +20,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
-#include <time.h>
 #include <unistd.h>
 
 /* A machine whose command has not started by then has hung, which QEMU's emulation of
@@ -42,15 +42,15 @@ struct run {
 	struct lab_machine machine;
 	struct lab_reader control, streams[2];
 	struct lab_writer requests, input;
-	int64_t begin; /* of the first attempt, for --timeout */
-	bool stalled;  /* not started after BOOT_SECONDS */
+	uint64_t begin_ns; /* of the first attempt, for --timeout */
+	bool stalled;      /* not started after BOOT_SECONDS */
 	bool started, input_ended, stream_ended[2], exited;
 	bool pending[2]; /* the frame in `data` is not written yet */
 	struct lab_frame data[2];
-	sigset_t passed_on;   /* signals the command got; a second one is for the lab */
-	int64_t end_asked_at; /* milliseconds; 0: no SIGTERM or SIGHUP yet */
-	int exit_code;        /* valid when exited */
-	char failure[512];    /* why the lab failed; empty: unknown yet */
+	sigset_t passed_on;    /* signals the command got; a second one is for the lab */
+	uint64_t end_asked_ns; /* 0: no SIGTERM or SIGHUP yet */
+	int exit_code;         /* valid when exited */
+	char failure[512];     /* why the lab failed; empty: unknown yet */
 	int log;
 	char log_path[PATH_MAX];
 	char tail[TAIL_BYTES]; /* the log's end */
@@ -245,14 +245,6 @@ static void put_number(struct run *run, enum lab_frame_kind kind, uint32_t numbe
 	lab_writer_put(&run->requests, kind, &number, sizeof(number));
 }
 
-static int64_t now_milliseconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Ends the run with an exit code of the lab's own making. */
 static void finish(struct run *run, int exit_code)
 {
@@ -271,8 +263,8 @@ static void handle_signal(struct run *run, int number)
 	}
 	if (number == SIGCHLD) /* QEMU; its sockets tell the rest */
 		return;
-	if (!run->end_asked_at && (number == SIGTERM || number == SIGHUP))
-		run->end_asked_at = now_milliseconds();
+	if (!run->end_asked_ns && (number == SIGTERM || number == SIGHUP))
+		run->end_asked_ns = monotonic_ns();
 	if (!run->started || sigismember(&run->passed_on, number))
 		finish(run, LAB_EXIT_SIGNAL + number);
 	else
@@ -438,50 +430,46 @@ static void handle_poll(struct run *run, const struct pollfd fds[static FDS])
 
 static void relay(struct run *run, int signals)
 {
-	int64_t begin = now_milliseconds();
-	int64_t limit = (int64_t)run->options->timeout_seconds * 1000;
+	uint64_t start_by = monotonic_ns() + BOOT_SECONDS * NS_PER_SECOND;
+	uint64_t limit = run->options->timeout_seconds * NS_PER_SECOND;
 
 	while (!run_is_over(run)) {
 		struct pollfd fds[FDS];
-		int64_t passed = now_milliseconds() - begin, wait = -1;
+		uint64_t now = monotonic_ns(), next = UINT64_MAX;
 
 		if (limit) {
-			int64_t spent = now_milliseconds() - run->begin;
-
-			if (spent >= limit) {
+			next = run->begin_ns + limit;
+			if (now >= next) {
 				restore_terminal();
 				fprintf(stderr, "guestprof lab: %u seconds are over\n",
 					run->options->timeout_seconds);
 				finish(run, LAB_EXIT_TIMED_OUT);
 				return;
 			}
-			wait = limit - spent;
 		}
-		if (run->end_asked_at) {
-			int64_t left =
-				run->end_asked_at + GRACE_SECONDS * 1000 - now_milliseconds();
+		if (run->end_asked_ns) {
+			uint64_t end_by = run->end_asked_ns + GRACE_SECONDS * NS_PER_SECOND;
 
-			if (left <= 0) {
+			if (now >= end_by) {
 				run_fail(run,
 					 "the command did not end within %d seconds of the signal",
 					 GRACE_SECONDS);
 				return;
 			}
-			wait = wait < 0 || left < wait ? left : wait;
+			next = end_by < next ? end_by : next;
 		}
 		if (!run->started) {
-			int64_t left = BOOT_SECONDS * 1000 - passed;
-
-			if (left <= 0) {
+			if (now >= start_by) {
 				run->stalled = true;
 				run_fail(run, "the command had not started after %d seconds",
 					 BOOT_SECONDS);
 				return;
 			}
-			wait = wait < 0 || left < wait ? left : wait;
+			next = start_by < next ? start_by : next;
 		}
 		prepare_poll(run, signals, fds);
-		if (poll(fds, FDS, (int)wait) < 0 && errno != EINTR) {
+		if (poll(fds, FDS, next < UINT64_MAX ? milliseconds_until(next) : -1) < 0 &&
+		    errno != EINTR) {
 			run_fail(run, "cannot wait: %s", strerror(errno));
 			return;
 		}
@@ -570,7 +558,7 @@ int lab_run(const struct lab_options *options)
 
 	run.options = options;
 	run.log = -1;
-	run.begin = now_milliseconds();
+	run.begin_ns = monotonic_ns();
 	for (int attempt = 0; attempt < BOOT_ATTEMPTS; attempt++) {
 		if (start(&run, terminal, &error) != GP_OK) {
 			fprintf(stderr, "guestprof lab: %s\n", error.text);

@@ -1,27 +1,21 @@
 #include "tools/record/record_status.h"
 
 #include "analysis/frames.h"
+#include "base/clock.h"
 #include "tools/progress.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
 
 void record_status_init(struct record_status *status, const gp_sampler_t *session,
 			const struct recorder *recorder, unsigned vcpus)
 {
-	*status = (struct record_status){
-		.session = session, .recorder = recorder, .vcpus = vcpus, .begin_ns = now_ns()};
+	*status = (struct record_status){.session = session,
+					 .recorder = recorder,
+					 .vcpus = vcpus,
+					 .begin_ns = monotonic_ns()};
 	status->last_ns = status->begin_ns;
 }
 
@@ -59,7 +53,7 @@ static size_t append_modes(struct record_status *status, char *text, size_t size
 
 size_t record_status_text(struct record_status *status, char *text, size_t size)
 {
-	uint64_t now = now_ns(), samples = 0, dropped = 0, passed = now - status->last_ns;
+	uint64_t now = monotonic_ns(), samples = 0, dropped = 0, passed = now - status->last_ns;
 	char piece[128];
 	size_t length;
 

@@ -1,12 +1,13 @@
 #include "tools/record/sampling_options.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_FREQUENCY 1000
 #define DEFAULT_DEPTH 64
 #define DEFAULT_EVENTS 2000000 /* about a thousand a second on a busy CPU of 2 GHz */
-#define NS_PER_SECOND UINT64_C(1000000000)
 
 /* By gp_tick_source_t. */
 const char *const sampling_events[] = {

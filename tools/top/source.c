@@ -1,5 +1,6 @@
 #include "tools/top/source.h"
 
+#include "base/clock.h"
 #include "base/container.h"
 
 #include <errno.h>
@@ -15,7 +16,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FOLLOW_MILLISECONDS 100
@@ -43,14 +43,6 @@ struct top_source {
 	struct top_state state;
 	uint64_t grown_ns;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
 
 static void destroy(struct top_source *source)
 {
@@ -333,7 +325,7 @@ static void read_trace(struct top_source *source)
 			break;
 		pthread_mutex_lock(&source->lock);
 		live_feed(source->live, source->block, (size_t)size, &source->state.problem);
-		source->grown_ns = now_ns();
+		source->grown_ns = monotonic_ns();
 		pthread_mutex_unlock(&source->lock);
 		source->offset += size;
 		give_back(source);
@@ -369,7 +361,7 @@ gp_status_t top_source_follow(struct top_source *source, struct error *error)
 	sigset_t all, old;
 	int failed;
 
-	source->grown_ns = now_ns();
+	source->grown_ns = monotonic_ns();
 	/* Signals are the display's. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -387,7 +379,7 @@ static void copy_state(const struct top_source *source, const struct live_counts
 	*state = source->state;
 	if (!state->is_recording)
 		state->has_ended = counts->ended;
-	state->silent_ns = now_ns() - source->grown_ns;
+	state->silent_ns = monotonic_ns() - source->grown_ns;
 }
 
 gp_status_t top_source_look(struct top_source *source, struct live_snapshot *snapshot,
@@ -406,8 +398,7 @@ gp_status_t top_source_look(struct top_source *source, struct live_snapshot *sna
 /* Tells the recording to end, once; after END_SECONDS there is no more asking. */
 static void end_recording(struct top_source *source)
 {
-	uint64_t deadline = now_ns() + END_SECONDS * UINT64_C(1000000000);
-	const struct timespec pause = {.tv_nsec = 20000000};
+	uint64_t deadline = monotonic_ns() + END_SECONDS * NS_PER_SECOND;
 
 	reap(source, WNOHANG);
 	source->state.was_told_to = source->child;
@@ -417,12 +408,12 @@ static void end_recording(struct top_source *source)
 		read_lines(&source->console_fd, source, &source->state.console);
 		read_lines(&source->message_fd, source, &source->state.messages);
 		reap(source, WNOHANG);
-		if (source->child && now_ns() > deadline) {
+		if (source->child && monotonic_ns() > deadline) {
 			kill(source->child, SIGKILL);
 			reap(source, 0);
 		}
 		if (source->child)
-			nanosleep(&pause, NULL);
+			sleep_ns(20 * NS_PER_MILLISECOND);
 	}
 	read_lines(&source->console_fd, source, &source->state.console);
 	read_lines(&source->message_fd, source, &source->state.messages);

@@ -1,6 +1,7 @@
 /* guestprof top: where the time goes, live in the terminal. */
 #include "tools/command.h"
 
+#include "base/clock.h"
 #include "tools/record/attach.h"
 #include "base/container.h"
 #include "analysis/filter.h"
@@ -16,13 +17,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define EXIT_SIGNALLED 16 /* as record's */
-#define INTERVAL_NS UINT64_C(1000000000)
-#define INTERVAL_LEAST_NS UINT64_C(100000000)
-#define WINDOW_MOST_NS UINT64_C(3600000000000)
+#define INTERVAL_NS NS_PER_SECOND
+#define INTERVAL_LEAST_NS (100 * NS_PER_MILLISECOND)
+#define WINDOW_MOST_NS (3600 * NS_PER_SECOND)
 
 static const char help[] =
 	"usage: guestprof top [OPTIONS] -k KERNEL [OPTIONS OF RECORD]\n"
@@ -163,22 +163,11 @@ static void catch_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 /* False: the terminal is gone. */
 static bool wait_for_key(uint64_t until_ns)
 {
 	struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};
-	uint64_t now = now_ns();
-	int milliseconds = until_ns > now ? (int)((until_ns - now) / 1000000) + 1 : 0;
-
-	return poll(&keys, 1, milliseconds) <= 0 ||
+	return poll(&keys, 1, milliseconds_until(until_ns)) <= 0 ||
 	       !(keys.revents & (POLLHUP | POLLERR | POLLNVAL));
 }
 
@@ -189,14 +178,14 @@ static void show(struct top_display *display, uint64_t interval_ns)
 
 	curses.wtimeout(curses.screen, 0);
 	while (!display->quit && !signalled) {
-		uint64_t before = now_ns();
+		uint64_t before = monotonic_ns();
 		int key;
 
 		if (before >= next) {
 			uint64_t cost;
 
 			top_display_refresh(display);
-			cost = now_ns() - before;
+			cost = monotonic_ns() - before;
 			/* At most a quarter of one CPU, whatever there is to add up. */
 			next = before + (interval_ns > 4 * cost ? interval_ns : 4 * cost);
 		}

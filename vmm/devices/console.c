@@ -1,5 +1,6 @@
 #include "vmm/devices/console.h"
 
+#include "base/clock.h"
 #include "vmm/devices/terminal_filter.h"
 
 #include "base/container.h"
@@ -14,7 +15,6 @@
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <termios.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Bytes taken from the buffer at a time. */
@@ -217,14 +217,6 @@ static void match_until(struct console *console, uint8_t byte)
 	console->until_matched = matched;
 }
 
-static uint64_t boot_nanoseconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static void tell_line(struct console *console)
 {
 	size_t size = console->line_size;
@@ -239,7 +231,7 @@ static void tell_line(struct console *console)
 static void collect_line(struct console *console, uint8_t byte)
 {
 	if (!console->line_begun) {
-		console->line_ns = boot_nanoseconds();
+		console->line_ns = boot_ns();
 		console->line_begun = true;
 	}
 	if (byte == '\n') {
