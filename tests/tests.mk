@@ -5,7 +5,11 @@
 
 programs = $(patsubst tests/$(1)/%.c,$(BUILD)/tests/$(1)/%,$(wildcard tests/$(1)/*.c))
 
-UNIT_TESTS := $(call programs,unit)
+# Unit tests that are programs of their own: what they are linked with would disturb the others.
+UNIT_APART := $(patsubst %,$(BUILD)/tests/unit/%,faults progress eh_frame_libdw)
+# All others are one program, so that little is linked.
+UNIT_OBJECTS := $(patsubst $(BUILD)/tests/%,$(BUILD)/obj/tests/%.o,$(filter-out $(UNIT_APART),$(call programs,unit)))
+UNIT_TESTS := $(BUILD)/tests/unit-tests $(UNIT_APART)
 KVM_TESTS := $(call programs,kvm)
 BENCHES := $(call programs,bench)
 UNIT_SCRIPTS := $(wildcard tests/run-selftest.sh tests/unit/*.sh) tests/pages/pages.sh
@@ -25,21 +29,21 @@ WRAPPED_progress := clock_gettime
 # libdw is the truth about .eh_frame.
 LIBS_eh_frame_libdw := -ldw
 
-$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
+# Command lines are parsed in tools/, which is in no library.
+TESTED_TOOLS := $(patsubst %,$(BUILD)/obj/tools/%.o,progress output options \
+	record/record_options record/sampling_options record/record_status record/sampling_summary \
+	lab/init lab/initramfs lab/packages lab/parts lab/paths)
+
+$(BUILD)/tests/unit-tests: $(UNIT_OBJECTS) $(TESTED_TOOLS) $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) $(WRAPPED_$*:%=-Wl,--wrap=%) -o $@ \
-		$(filter %.o,$^) $(filter %.a,$^) -lcriterion -lm $(LIBS) $(LIBS_$*)
+	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lcriterion -lm $(LIBS)
 
-# Command lines are parsed in tools/, which is in no library.
-$(BUILD)/tests/unit/record_options: $(patsubst %,$(BUILD)/obj/tools/%.o,record/record_options record/sampling_options options output progress)
-$(BUILD)/tests/unit/record_status: $(patsubst %,$(BUILD)/obj/tools/%.o,record/record_status progress)
-$(BUILD)/tests/unit/sampling_summary: $(BUILD)/obj/tools/record/sampling_summary.o
-$(BUILD)/tests/unit/output: $(patsubst %,$(BUILD)/obj/tools/%.o,output progress)
-$(BUILD)/tests/unit/progress: $(BUILD)/obj/tools/progress.o
-$(BUILD)/tests/unit/lab_initramfs: $(patsubst %,$(BUILD)/obj/tools/%.o,\
-	lab/init lab/initramfs lab/packages lab/parts lab/paths progress)
-$(BUILD)/tests/unit/lab_packages: $(patsubst %,$(BUILD)/obj/tools/%.o,lab/packages lab/parts lab/paths progress)
+# Those apart; and any other file alone, for a debugger.
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TESTED_TOOLS) $(BUILD)/libguestprof.a
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) $(WRAPPED_$*:%=-Wl,--wrap=%) -o $@ $^ -lcriterion -lm $(LIBS) $(LIBS_$*)
 
 $(BUILD)/tests/kvm/%: $(BUILD)/obj/tests/kvm/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
@@ -115,7 +119,10 @@ RUN := tests/run --guestprof $(BUILD)/guestprof
 # What a person asks for is built on all CPUs, unless the command line says how many jobs there are to be.
 ALL_CPUS = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
 
-.PHONY: test test-unit test-kvm test-lab
+# Every unit test once. tests/unit/threads.sh needs the build for ThreadSanitizer.
+PLAIN_UNIT := $(UNIT_TESTS) $(filter-out tests/unit/threads.sh,$(UNIT_SCRIPTS))
+
+.PHONY: test test-unit test-unit-plain test-kvm test-lab
 test:
 	$(call packages,build test lab)
 	@$(MAKE) --no-print-directory $(ALL_CPUS) all unit-tests kvm-tests lab-programs sanitized-tests kernels
@@ -126,6 +133,10 @@ test-unit:
 	$(call packages,build test)
 	@$(MAKE) --no-print-directory $(ALL_CPUS) all unit-tests sanitized-tests
 	@$(RUN) --unit $(UNIT_TESTS) $(UNIT_SCRIPTS) $(SANITIZED_TESTS)
+test-unit-plain:
+	$(call packages,build test)
+	@$(MAKE) --no-print-directory $(ALL_CPUS) all unit-tests
+	@$(RUN) --unit $(PLAIN_UNIT)
 test-kvm:
 	$(call packages,build test lab)
 	@$(MAKE) --no-print-directory $(ALL_CPUS) all kvm-tests
