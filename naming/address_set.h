@@ -1,4 +1,4 @@
-/* A growing set of addresses, each with a mark. Private to sampler/. */
+/* A growing set of addresses, each with a mark. */
 #ifndef NAMING_ADDRESS_SET_H
 #define NAMING_ADDRESS_SET_H
 

@@ -1,4 +1,4 @@
-/* Copies a function's code out of the guest into records (fxt/code.h). Private to sampler/. Any
+/* Copies a function's code out of the guest into records (fxt/code.h). Any
  * thread; allocates nothing; the guest may run meanwhile. */
 #ifndef NAMING_CODE_COPY_H
 #define NAMING_CODE_COPY_H

@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "naming/code_copy.h"
-#include "sampler/session.h"
 
 #include <stdlib.h>
 

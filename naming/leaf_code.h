@@ -1,5 +1,5 @@
 /* Brings the code of the functions that a guest's kernel stopped in into the trace, for
- * guestprof annotate. Private to sampler/; one thread at a time: the reader.
+ * guestprof annotate. One thread at a time: the reader.
  *
  *     samples -> leaf_code_see()        which addresses a vCPU was stopped at
  *     often   -> leaf_code_copy()       those that have a name by now: their functions' bytes
@@ -8,7 +8,7 @@
  * Code is copied as soon as it has a name, because what a kernel needs for its start only is gone
  * soon: a page counts as code as long as it may be executed, which Linux sees to when it frees
  * some. It is looked at again at the end, because kernels change their code. Programs are
- * not the kernel's: naming/user_resolver.h; but of guests other than Linux, whose programs are
+ * not the kernel's: naming/user_names.h; but of guests other than Linux, whose programs are
  * not known, every address with a name from the user's symbol files is copied here. Of the code
  * that unpacks the kernel, which has no functions, some bytes from each address on are copied once.
  *

@@ -1,6 +1,6 @@
 /* Finds the names of the addresses a session samples: from the guest kernel's own symbols and those
  * of its modules (guest-introspection/linux/linux_guest.h), from symbol files that the user gave,
- * and from what is known of the kernel's startup code. Private to sampler/; one thread at a time.
+ * and from what is known of the kernel's startup code. One thread at a time.
  *
  * Addresses are collected as records pass by (namer_see_sample), and namer_name() hands out each
  * symbol once, as soon as it can be had.

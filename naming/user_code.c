@@ -1,39 +1,46 @@
 #include "naming/user_code.h"
 
 #include "base/clock.h"
-#include "sampler/session.h"
+#include "naming/mapping_snapshot.h"
+
+struct known_code {
+	uint64_t key;
+	uint64_t done;
+};
 
 void user_code_deinit(struct user_code *self)
 {
-	address_set_deinit(&self->known);
+	intern_deinit(&self->known);
+	user_words_deinit(&self->records);
+	user_words_deinit(&self->keys);
 }
 
 static bool read_page(void *context, uint64_t address, void *buffer, size_t size)
 {
 	const struct user_code_source *source = context;
+	struct linux_cached_file file;
 	uint64_t offset;
 
-	if (source->has_space && guest_read_virtual(&source->space, NULL, source->memory,
-						    gva(address), buffer, size) == TRANSLATE_OK)
+	if (source->space && guest_read_virtual(source->space, NULL, source->programs->memory,
+						gva(address), buffer, size) == TRANSLATE_OK)
 		return true;
-	/* Code that a program made is in no image. */
-	return source->has_file && source->image &&
-	       elf_image_offset(source->image, address - source->bias, &offset) &&
-	       file_source_read(&source->file.source, offset, buffer, size) == size;
+	/* Code that a program generated is in no image. */
+	if (source->area->kind != LINUX_MAPPING_FILE || !source->image ||
+	    !elf_image_offset(source->image, address - source->bias, &offset))
+		return false;
+	linux_cached_file_init(&file, &source->programs->cache, &source->area->file);
+	return file_source_read(&file.source, offset, buffer, size) == size;
 }
 
 static bool write_record(void *context, const uint64_t *words, size_t count)
 {
-	struct user_code_source *source = context;
+	struct user_code *self = ((const struct user_code_source *)context)->code;
 	uint64_t size = (count - FXT_CODE_OVERHEAD_WORDS) * sizeof(*words);
 
-	if (size > USER_CODE_BYTES_MAX - source->code->totals.bytes)
+	if (size > USER_CODE_BYTES_MAX - self->totals.bytes ||
+	    !user_words_add(&self->records, words, count))
 		return false;
-	if (!user_words_add(source->words, words, count)) {
-		source->failed = true;
-		return false;
-	}
-	source->code->totals.bytes += size;
+	self->totals.bytes += size;
 	return true;
 }
 
@@ -44,68 +51,57 @@ static void see_target(void *context, uint64_t address)
 	source->called(source->context, address - source->bias);
 }
 
-void user_code_open(struct user_code *self, const struct guest_programs *programs, uint64_t mm,
-		    const struct linux_mapping *mapping, struct user_code_source *source)
-{
-	*source = (struct user_code_source){.memory = programs->memory, .code = self};
-	source->has_space = mm && linux_mappings_space(&programs->mappings, mm, &source->space);
-	source->has_file = mapping->kind == LINUX_MAPPING_FILE;
-	if (source->has_file)
-		linux_cached_file_init(&source->file, &programs->cache, &mapping->file);
-}
-
-/* 0 is no member of a set. */
-static uint64_t make_key(uint64_t owner, uint64_t start)
-{
-	return ((owner ^ start) * UINT64_C(0x9e3779b97f4a7c15)) | 1;
-}
-
-static uint64_t copy(struct user_code_source *source, uint64_t key, uint64_t address, uint64_t size,
-		     uint64_t counts)
+static void copy(struct user_code_source *source, uint64_t owner, uint64_t start, uint64_t size,
+		 bool function)
 {
 	struct user_code *self = source->code;
-	size_t place;
+	uint64_t key = (owner ^ start) * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t address = start + source->bias;
+	struct known_code *known;
+	uint32_t number;
 
-	if (!address_set_place(&self->known, key, &place) || self->known.marks[place])
-		return 0;
+	if (!self->known.key_bytes)
+		intern_init(&self->known, sizeof(key), sizeof(*known));
+	if (!intern_add(&self->known, &key, &number))
+		return;
+	known = (struct known_code *)self->known.entries + number;
+	if (known->done || !user_words_add(&self->keys, &(uint64_t){number}, 1))
+		return;
+	known->done = true;
 	self->copier.read = read_page;
 	self->copier.write = write_record;
 	self->copier.target = see_target;
 	self->copier.context = source;
-	if (code_copy(&self->copier, &source->of, boot_ns(), address, size, address, 0).bytes) {
-		self->totals.functions += counts;
-		return key;
-	}
-	if (!source->failed) {
-		self->known.marks[place] = 1;
-		self->totals.left_out += counts;
-	}
-	return 0;
+	if (code_copy(&self->copier, &source->of, boot_ns(), address, size, address, 0).bytes)
+		self->totals.functions += function;
+	else
+		self->totals.left_out += function;
 }
 
-uint64_t user_code_copy(struct user_code_source *source, const struct symbol *symbol)
+void user_code_copy(struct user_code_source *source, const struct symbol *symbol)
 {
-	return copy(source, make_key(source->file_identity, symbol->start),
-		    symbol->start + source->bias, symbol->size, 1);
+	copy(source, mapping_file_identity(source->area), symbol->start, symbol->size, true);
 }
 
-uint64_t user_code_copy_window(struct user_code_source *source, uint64_t address)
+void user_code_copy_window(struct user_code_source *source, uint64_t address)
 {
-	/* What a program made is its own, and goes with it. */
-	uint64_t owner = source->file_identity;
-	uint64_t start = address - source->bias;
+	uint64_t owner = mapping_file_identity(source->area);
 
-	if (!source->has_file)
+	/* What a program generated is its own, and goes with it. */
+	if (source->area->kind != LINUX_MAPPING_FILE)
 		owner += source->of.process * UINT64_C(0xff51afd7ed558ccd) +
 			 source->of.address_space;
 	/* Functions of the same file begin at these addresses, too. */
-	return copy(source, make_key(~owner, start), address, CODE_WINDOW_BYTES, 0);
+	copy(source, ~owner, address - source->bias, CODE_WINDOW_BYTES, false);
 }
 
-void user_code_keep(struct user_code *self, uint64_t key)
+void user_code_end(struct user_code *self, bool good, struct user_words *words)
 {
-	size_t place;
-
-	if (address_set_place(&self->known, key, &place))
-		self->known.marks[place] = 1;
+	good = good && user_words_add(words, self->records.words, self->records.count);
+	for (size_t i = 0; !good && i < self->keys.count; i++)
+		((struct known_code *)self->known.entries)[self->keys.words[i]].done = false;
+	if (!good)
+		self->totals = self->totals_before;
+	self->totals_before = self->totals;
+	self->records.count = self->keys.count = 0;
 }

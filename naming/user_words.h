@@ -1,4 +1,4 @@
-/* Records that grow in memory until they are written. Private to sampler/. */
+/* Records that grow in memory until they are written. */
 #ifndef NAMING_USER_WORDS_H
 #define NAMING_USER_WORDS_H
 

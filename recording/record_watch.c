@@ -8,7 +8,7 @@ static bool see_sample(const struct record_watch *watch, const struct fxt_sample
 	bool news = namer_see_sample(watch->namer, sample);
 
 	leaf_code_see(watch->leaves, sample);
-	return user_namer_see_sample(watch->programs, sample) || news;
+	return user_names_see_sample(watch->programs, sample) || news;
 }
 
 /* The name of a process, as sampler/task_names.c writes it: inline, before the samples it is of. */
@@ -19,7 +19,7 @@ static void see_object(const struct record_watch *watch, const uint64_t *words, 
 
 	if (fxt_bits(words[0], 16, 23) == FXT_OBJECT_PROCESS && (name & FXT_STRING_REF_INLINE) &&
 	    count >= 2 + fxt_words(size))
-		user_namer_see_name(watch->programs, words[1], (const char *)(words + 2), size);
+		user_names_see_process(watch->programs, words[1], (const char *)(words + 2), size);
 }
 
 bool record_watch_see(const struct record_watch *watch, const uint64_t *words, size_t count)

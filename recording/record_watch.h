@@ -6,7 +6,7 @@
 
 #include "naming/leaf_code.h"
 #include "naming/namer.h"
-#include "naming/user_namer.h"
+#include "naming/user_names.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 struct record_watch {
 	struct namer *namer;         /* sees samples */
 	struct leaf_code *leaves;    /* sees samples */
-	struct user_namer *programs; /* sees samples and the names of processes */
+	struct user_names *programs; /* sees samples and the names of processes */
 };
 
 /* `count` words of records, up to the first that is cut. True: there was something new that may be

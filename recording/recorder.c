@@ -53,7 +53,7 @@ struct recorder {
 
 	struct linux_guest *view;
 	struct namer namer;
-	struct user_namer *programs;
+	struct user_names *programs;
 	struct leaf_code *leaves;
 	uint64_t next_names;
 	struct error learner_problem;
@@ -108,10 +108,10 @@ static void note_named(void *context, uint64_t address)
 
 static void write_programs(struct recorder *recorder)
 {
-	const struct user_namer_output output = {
+	const struct user_names_output output = {
 		.write = write_record_words, .named = note_named, .context = recorder};
 
-	user_namer_write(recorder->programs, &output);
+	user_names_write(recorder->programs, &output);
 }
 
 static void note_news(struct recorder *recorder)
@@ -248,7 +248,7 @@ static void *learner_main(void *argument)
 		after = boot_ns();
 		spent = after - before;
 		if (after >= next_look) {
-			user_namer_resolve(recorder->programs);
+			user_names_look(recorder->programs);
 			before = after;
 			after = boot_ns();
 			/* At most half of the time, whatever the guest has laid out for us. */
@@ -271,13 +271,13 @@ static void write_rest(struct recorder *recorder)
 	trace_metadata_modules(&recorder->output, recorder->view, &recorder->namer);
 	if (recorder->config.copies)
 		recorder->config.copies->patience_ms = LAST_PATIENCE_MILLISECONDS;
-	user_namer_hurry(recorder->programs);
-	for (int i = 0; i < LAST_LOOKS && user_namer_resolve(recorder->programs); i++)
+	user_names_skip_waits(recorder->programs);
+	for (int i = 0; i < LAST_LOOKS && user_names_look(recorder->programs); i++)
 		write_programs(recorder);
 	write_programs(recorder);
 	/* Code may name what it calls. */
 	leaf_code_finish(recorder->leaves, &kernel);
-	user = user_namer_code_totals(recorder->programs);
+	user = user_names_code_totals(recorder->programs);
 	trace_metadata_code(&recorder->output, &kernel, &user);
 	namer_name(&recorder->namer, write_symbols, recorder);
 	/* Then the file must not say that it is complete. */
@@ -308,7 +308,7 @@ static void destroy(struct recorder *recorder)
 	if (recorder->look_fd >= 0)
 		close(recorder->look_fd);
 	leaf_code_destroy(recorder->leaves);
-	user_namer_destroy(recorder->programs);
+	user_names_destroy(recorder->programs);
 	namer_deinit(&recorder->namer);
 	guest_log_deinit(&recorder->log);
 	free(recorder->log_words);
@@ -343,7 +343,7 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	recorder->buffer = malloc(recorder->buffer_size);
 	recorder->log_words = malloc(GUEST_LOG_WAITING_WORDS * sizeof(*recorder->log_words));
 	memcpy(names.tables, config->tables, sizeof(names.tables));
-	recorder->programs = names.view ? user_namer_create(names.view) : NULL;
+	recorder->programs = names.view ? user_names_create(names.view) : NULL;
 	recorder->leaves = names.view ? leaf_code_create(&recorder->namer, names.view->memory,
 							 write_record_words, recorder)
 				      : NULL;

@@ -10,14 +10,14 @@
 #include "trace/trace.h"
 #include "guest-introspection/linux/linux_guest.h"
 #include "sampler/session.h"
-#include "naming/user_namer.h"
+#include "naming/user_names.h"
 #include "tests/unit/fake_target.h"
 #include "tests/unit/tasks_image.h"
 
 static struct tasks_image image;
 static struct fake_target fake;
 static struct linux_guest *view;
-static struct user_namer *namer;
+static struct user_names *namer;
 static struct trace trace;
 static uint64_t *file;
 static size_t file_words;
@@ -109,7 +109,7 @@ static inline bool open_image(const char *name)
 	thread_count = 0;
 	linux_task_walk(&view->tasks, image.base.memory, 65536, note_thread, NULL, NULL);
 	cr_assert_gt(thread_count, 40);
-	namer = user_namer_create(view);
+	namer = user_names_create(view);
 	file_words = 0;
 	named_count = 0;
 	file = calloc(1 << 20, sizeof(*file));
@@ -120,7 +120,7 @@ static inline bool open_image(const char *name)
 static inline void close_image(void)
 {
 	free(file);
-	user_namer_destroy(namer);
+	user_names_destroy(namer);
 	fake_target_deinit(&fake);
 	tasks_image_deinit(&image);
 }
@@ -200,7 +200,7 @@ static inline bool see(const struct thread *thread, uint64_t time, uint64_t addr
 {
 	struct fxt_sample sample = sample_of(thread, time, &address);
 
-	return user_namer_see_sample(namer, &sample);
+	return user_names_see_sample(namer, &sample);
 }
 
 static inline void keep_words(void *context, const uint64_t *words, size_t count)
@@ -219,13 +219,13 @@ static inline void count_named(void *context, uint64_t address)
 
 static inline void write_out(void)
 {
-	user_namer_write(namer,
-			 &(struct user_namer_output){.write = keep_words, .named = count_named});
+	user_names_write(namer,
+			 &(struct user_names_output){.write = keep_words, .named = count_named});
 }
 
 static inline void look(void)
 {
-	user_namer_resolve(namer);
+	user_names_look(namer);
 	write_out();
 }
 

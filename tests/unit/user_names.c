@@ -1,7 +1,7 @@
 /* Names of user programs' functions over memory images of real guests: through the whole chain from
  * a stopped vCPU to the reader of the trace, and what must not be named. Processes that end:
- * user_namer_ended.c. */
-#include "naming/user_namer.h"
+ * user_names_ended.c. */
+#include "naming/user_names.h"
 
 #include "base/clock.h"
 #include "trace/trace_code.h"
@@ -145,7 +145,7 @@ static void check_whole_chain(const char *name)
 	close_image();
 }
 
-Test(user_namer, call_trees_have_their_names_in_the_trace, .timeout = 300)
+Test(user_names, call_trees_have_their_names_in_the_trace, .timeout = 300)
 {
 	char names[IMAGE_LIMIT][IMAGE_NAME_LENGTH];
 	unsigned count = tasks_image_list(names);
@@ -154,7 +154,7 @@ Test(user_namer, call_trees_have_their_names_in_the_trace, .timeout = 300)
 		check_whole_chain(names[i]);
 }
 
-Test(user_namer, a_process_with_other_page_tables_gets_no_names, .timeout = 60)
+Test(user_names, a_process_with_other_page_tables_gets_no_names, .timeout = 60)
 {
 	struct truth truth;
 	struct thread strange;
@@ -180,7 +180,7 @@ Test(user_namer, a_process_with_other_page_tables_gets_no_names, .timeout = 60)
 	close_image();
 }
 
-Test(user_namer, after_exec_the_names_before_it_do_not_hold, .timeout = 60)
+Test(user_names, after_exec_the_names_before_it_do_not_hold, .timeout = 60)
 {
 	uint64_t start = boot_ns() - 1000000;
 	struct truth truth;
@@ -208,7 +208,7 @@ Test(user_namer, after_exec_the_names_before_it_do_not_hold, .timeout = 60)
 	close_image();
 }
 
-Test(user_namer, a_program_between_on_other_tables_separates_two_on_the_same, .timeout = 60)
+Test(user_names, a_program_between_on_other_tables_separates_two_on_the_same, .timeout = 60)
 {
 	uint64_t start = boot_ns() - 1000000;
 	struct truth truth;
@@ -230,7 +230,7 @@ Test(user_namer, a_program_between_on_other_tables_separates_two_on_the_same, .t
 	close_image();
 }
 
-Test(user_namer, a_new_name_begins_a_new_program, .timeout = 60)
+Test(user_names, a_new_name_begins_a_new_program, .timeout = 60)
 {
 	uint64_t start = boot_ns() - 1000000;
 	struct truth truth;
@@ -239,12 +239,12 @@ Test(user_namer, a_new_name_begins_a_new_program, .timeout = 60)
 	open_any();
 	truth = one_frame();
 	process = (uint64_t)truth.thread.pid;
-	user_namer_see_name(namer, process, "sh", 2);
+	user_names_see_process(namer, process, "sh", 2);
 	cr_assert(see(&truth.thread, start, truth.address));
 	look(); /* named by now */
-	user_namer_see_name(namer, process, "sh", 2);
+	user_names_see_process(namer, process, "sh", 2);
 	cr_assert_not(see(&truth.thread, start + 10, truth.address));
-	user_namer_see_name(namer, process, "python3", 7);
+	user_names_see_process(namer, process, "python3", 7);
 	cr_assert(see(&truth.thread, start + 100, truth.address + 1));
 	write_out();
 	read_back();
@@ -259,7 +259,7 @@ Test(user_namer, a_new_name_begins_a_new_program, .timeout = 60)
 	close_image();
 }
 
-Test(user_namer, another_program_behind_the_same_tables_is_noticed, .timeout = 60)
+Test(user_names, another_program_behind_the_same_tables_is_noticed, .timeout = 60)
 {
 	uint64_t first = boot_ns(), second, third, stack;
 	struct truth truth;
@@ -306,7 +306,7 @@ static bool note_memory(void *context, const struct linux_mapping *mapping)
 	return true;
 }
 
-Test(user_namer, memory_without_a_file_says_what_it_is, .timeout = 60)
+Test(user_names, memory_without_a_file_says_what_it_is, .timeout = 60)
 {
 	uint64_t now = boot_ns();
 	struct other_memory memory = {0};
@@ -364,7 +364,7 @@ static bool find_made_code(void *context, const struct linux_mapping *mapping)
 	return !made->start;
 }
 
-Test(user_namer, of_code_without_functions_there_is_what_follows_a_sample, .timeout = 60)
+Test(user_names, of_code_without_functions_there_is_what_follows_a_sample, .timeout = 60)
 {
 	static struct trace_function_code code;
 	uint64_t now = boot_ns();
@@ -399,7 +399,7 @@ Test(user_namer, of_code_without_functions_there_is_what_follows_a_sample, .time
 }
 
 /* Mappings as Fuchsia's records: whose, where, of which file. */
-Test(user_namer, modules_and_mappings_are_in_the_trace, .timeout = 60)
+Test(user_names, modules_and_mappings_are_in_the_trace, .timeout = 60)
 {
 	uint64_t now = boot_ns();
 	struct fxt_reader reader;
@@ -442,7 +442,7 @@ Test(user_namer, modules_and_mappings_are_in_the_trace, .timeout = 60)
 	close_image();
 }
 
-Test(user_namer, more_than_it_takes_is_left_out_and_costs_bounded_memory, .timeout = 120)
+Test(user_names, more_than_it_takes_is_left_out_and_costs_bounded_memory, .timeout = 120)
 {
 	uint64_t now = boot_ns();
 	struct thread thread = {.pid = 1, .tid = 1};
@@ -450,18 +450,21 @@ Test(user_namer, more_than_it_takes_is_left_out_and_costs_bounded_memory, .timeo
 
 	open_any();
 	truth = one_frame();
-	/* A process for each sample; programs without end in one; addresses without end. */
+	/* A process for each sample; programs without end in one; addresses without end. A look
+	 * makes room. */
 	for (uint32_t i = 1; i < 5 * USER_PROCESSES_MAX; i++) {
 		thread.pid = (int32_t)i + 100000;
 		thread.root = (uint64_t)i << 13;
 		see(&thread, now + i, i);
 	}
+	look();
 	thread.pid = 99999;
 	for (uint32_t i = 1; i < 5000; i++) {
 		thread.root = (uint64_t)(i % 77) << 13;
 		see(&thread, now + i, i);
 	}
-	for (uint64_t i = 1; i < 3 * USER_PROGRAM_ADDRESSES_MAX; i++)
+	look();
+	for (uint64_t i = 1; i < 3 * USER_SPACE_ADDRESSES_MAX; i++)
 		see(&thread, now + 5000, i << 4);
 	for (uint64_t i = 1; i < 3 * (uint64_t)USER_ADDRESSES_MAX; i++) {
 		thread.pid = (int32_t)(200000 + i % 40);
@@ -483,7 +486,7 @@ Test(user_namer, more_than_it_takes_is_left_out_and_costs_bounded_memory, .timeo
 
 /* A guest that writes anything anywhere into what is read of a process costs names, nothing else.
  */
-Test(user_namer, forged_processes_cost_bounded_time, .timeout = 120)
+Test(user_names, forged_processes_cost_bounded_time, .timeout = 120)
 {
 	uint64_t random = 88172645463325252, tree, now, seen = 0;
 	struct timespec begin, end;
@@ -512,7 +515,7 @@ Test(user_namer, forged_processes_cost_bounded_time, .timeout = 120)
 		now = boot_ns();
 		clock_gettime(CLOCK_MONOTONIC, &begin);
 		/* As another generation each time, so that it is looked at at once. */
-		user_namer_see_name(namer, (uint64_t)truth.thread.pid, (const char *)&random, 8);
+		user_names_see_process(namer, (uint64_t)truth.thread.pid, (const char *)&random, 8);
 		seen += see(&truth.thread, now, truth.address + (uint64_t)round);
 		look();
 		clock_gettime(CLOCK_MONOTONIC, &end);
@@ -525,7 +528,7 @@ Test(user_namer, forged_processes_cost_bounded_time, .timeout = 120)
 	trace_close(&trace);
 	/* And then it is as before. */
 	named_count = 0;
-	user_namer_see_name(namer, (uint64_t)truth.thread.pid, "whole", 5);
+	user_names_see_process(namer, (uint64_t)truth.thread.pid, "whole", 5);
 	now = boot_ns();
 	see(&truth.thread, now, truth.address);
 	look();

@@ -1,11 +1,11 @@
 /* What is named of processes that have ended since they were sampled, and of programs whose file
  * comes late from elsewhere. */
-#include "naming/user_namer.h"
+#include "naming/user_names.h"
 
 #include "base/clock.h"
 #include "tests/unit/named_guest.h"
 
-Test(user_namer_ended, what_was_sampled_of_a_process_that_has_just_ended_is_named, .timeout = 60)
+Test(user_names_ended, what_was_sampled_of_a_process_that_has_just_ended_is_named, .timeout = 60)
 {
 	uint64_t time = boot_ns();
 	struct truth first, second;
@@ -31,7 +31,34 @@ Test(user_namer_ended, what_was_sampled_of_a_process_that_has_just_ended_is_name
 	close_image();
 }
 
-Test(user_namer_ended, what_is_kept_of_a_process_does_not_hold_for_long, .timeout = 60)
+/* Rings are read late, and a look may take a third of a second. */
+Test(user_names_ended, a_sample_that_is_read_late_is_named_from_the_snapshot, .timeout = 60)
+{
+	uint64_t time = boot_ns();
+	struct truth first, second;
+	struct thread executed;
+
+	open_any();
+	two_frames(&first, &second);
+	cr_assert(see(&first.thread, time, first.address));
+	look();
+	forge(first.thread.task + view->tasks.mm, 0);
+	nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
+	/* Its process has executed another program since. */
+	executed = first.thread;
+	executed.root = another(&first.thread).root;
+	cr_assert(see(&executed, boot_ns(), first.address));
+	cr_assert_not(see(&second.thread, time + 1, second.address));
+	look();
+	read_back();
+	cr_assert(symbol_is(name_at(&second.thread, time + 1, second.address), second.name));
+	cr_assert_null(name_at(&executed, boot_ns(), first.address));
+	cr_assert_eq(named_count, 2);
+	trace_close(&trace);
+	close_image();
+}
+
+Test(user_names_ended, a_snapshot_of_a_process_does_not_hold_for_long, .timeout = 60)
 {
 	uint64_t time = boot_ns();
 	struct truth first, second;
@@ -64,7 +91,7 @@ static bool note_file(void *context, const struct linux_mapping *mapping)
 }
 
 /* A file whose inode was given to another one is not read for a process that is gone. */
-Test(user_namer_ended, a_file_that_is_gone_with_its_process_is_not_read, .timeout = 60)
+Test(user_names_ended, a_file_that_is_gone_with_its_process_is_not_read, .timeout = 60)
 {
 	struct linux_file found = {0};
 	struct truth truth;
@@ -155,7 +182,7 @@ static struct truth without_symbols(struct place *place, struct file_of_program 
 }
 
 /* Nobody is in a hurry: an answer may take longer than it takes to give an address up. */
-Test(user_namer_ended, what_comes_late_from_a_copy_is_still_taken, .timeout = 60)
+Test(user_names_ended, what_comes_late_from_a_copy_is_still_taken, .timeout = 60)
 {
 	uint64_t time = boot_ns();
 	struct file_of_program program;
@@ -183,7 +210,7 @@ Test(user_namer_ended, what_comes_late_from_a_copy_is_still_taken, .timeout = 60
 }
 
 /* It ends, and its file system is unmounted, while the copy is looked for. */
-Test(user_namer_ended, what_comes_for_a_program_that_is_gone_names_what_was_seen_of_it,
+Test(user_names_ended, what_comes_for_a_program_that_is_gone_names_what_was_seen_of_it,
      .timeout = 60)
 {
 	uint64_t time = boot_ns();
@@ -201,7 +228,7 @@ Test(user_namer_ended, what_comes_for_a_program_that_is_gone_names_what_was_seen
 	forge(program.file.inode + image.files.inode_number, program.file.number + 1);
 	nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
 	/* This one was not seen while it was there. */
-	see(&truth.thread, time + 1, truth.address + 1);
+	see(&truth.thread, boot_ns(), truth.address + 1);
 	look();
 	cr_assert_eq(place.asked, 2);
 	cr_assert_eq(named_count, 0);
@@ -219,7 +246,7 @@ Test(user_namer_ended, what_comes_for_a_program_that_is_gone_names_what_was_seen
 	}
 	cr_assert_eq(place.asked, asked);
 	cr_assert_eq(named_count, 1);
-	cr_assert_not(user_namer_resolve(namer), "it is still looked at");
+	cr_assert_not(user_names_look(namer), "it is still looked at");
 	trace_close(&trace);
 	close_image();
 	free((void *)(uintptr_t)place.file.bytes);

@@ -1,0 +1,165 @@
+#include "naming/mapping_snapshot.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void mapping_snapshot_deinit(struct mapping_snapshot *self)
+{
+	free(self->mappings);
+	*self = (struct mapping_snapshot){0};
+}
+
+/* The first mapping that ends behind the address. */
+static size_t first_behind(const struct mapping_snapshot *self, uint64_t address)
+{
+	size_t low = 0, high = self->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (self->mappings[middle].area.end <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool insert(struct mapping_snapshot *self, size_t at, const struct mapping *mapping)
+{
+	if (self->count == MAPPING_SNAPSHOT_MAX)
+		return false;
+	if (self->count == self->capacity) {
+		size_t capacity = self->capacity ? self->capacity * 2 : 16;
+		struct mapping *larger = realloc(self->mappings, capacity * sizeof(*larger));
+
+		if (!larger)
+			return false;
+		self->mappings = larger;
+		self->capacity = capacity;
+	}
+	memmove(self->mappings + at + 1, self->mappings + at,
+		(self->count - at) * sizeof(*self->mappings));
+	self->mappings[at] = *mapping;
+	self->count++;
+	return true;
+}
+
+bool mapping_snapshot_add(struct mapping_snapshot *self, const struct linux_mapping *area,
+			  bool sampled)
+{
+	struct mapping mapping = {.area = *area, .sampled = sampled};
+
+	if (!sampled && self->count >= MAPPING_SNAPSHOT_EXECUTABLE_MAX)
+		return false;
+	if (area->kind == LINUX_MAPPING_SPECIAL)
+		snprintf(mapping.name, sizeof(mapping.name), "%s", area->name);
+	mapping.area.name = "";
+	return insert(self, self->count, &mapping);
+}
+
+struct mapping *mapping_snapshot_find(const struct mapping_snapshot *self, uint64_t address)
+{
+	size_t at = first_behind(self, address);
+
+	return at < self->count && self->mappings[at].area.start <= address ? &self->mappings[at]
+									    : NULL;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t part)
+{
+	hash = (hash ^ part) * UINT64_C(0x9e3779b97f4a7c15);
+	return hash ^ hash >> 29;
+}
+
+uint64_t mapping_file_identity(const struct linux_mapping *area)
+{
+	uint64_t device = (uint64_t)area->file.device_major << 32 | area->file.device_minor;
+
+	return mix(mix(mix(mix(0, (uint64_t)area->kind), area->file.inode), area->file.number),
+		   device);
+}
+
+/* The same file with the same shift, or the same kind of memory. */
+static bool is_same(const struct linux_mapping *a, const struct linux_mapping *b)
+{
+	return mapping_file_identity(a) == mapping_file_identity(b) &&
+	       (a->kind != LINUX_MAPPING_FILE || a->start - a->offset == b->start - b->offset);
+}
+
+bool mapping_snapshot_contradicts(const struct mapping_snapshot *self,
+				  const struct linux_mapping *area)
+{
+	for (size_t i = first_behind(self, area->start);
+	     i < self->count && self->mappings[i].area.start < area->end; i++)
+		if (self->mappings[i].sampled && !is_same(&self->mappings[i].area, area))
+			return true;
+	return false;
+}
+
+void mapping_snapshot_update(struct mapping_snapshot *self, struct mapping_snapshot *later)
+{
+	for (size_t i = 0; i < self->count; i++) {
+		const struct mapping *old = &self->mappings[i];
+		size_t at = first_behind(later, old->area.start);
+		struct mapping *same = at < later->count ? &later->mappings[at] : NULL;
+
+		if (!old->sampled)
+			continue;
+		if (!same || same->area.start >= old->area.end) {
+			insert(later, at, old);
+		} else if (same->area.start == old->area.start && same->area.end == old->area.end) {
+			same->sampled = true;
+			same->written = old->written;
+		}
+	}
+	free(self->mappings);
+	*self = *later;
+	*later = (struct mapping_snapshot){0};
+}
+
+void mapping_snapshot_trim(struct mapping_snapshot *self)
+{
+	struct mapping *smaller;
+	size_t left = 0;
+
+	self->trimmed = true;
+	if (!self->count)
+		return;
+	for (size_t i = 0; i < self->count; i++)
+		if (self->mappings[i].sampled)
+			self->mappings[left++] = self->mappings[i];
+	self->count = left;
+	smaller = realloc(self->mappings, (left ? left : 1) * sizeof(*smaller));
+	if (smaller) {
+		self->mappings = smaller;
+		self->capacity = left ? left : 1;
+	}
+}
+
+void mapping_label(const struct linux_mapping *area, char *out, size_t size)
+{
+	const char *slash = strrchr(area->name, '/');
+
+	switch (area->kind) {
+	case LINUX_MAPPING_FILE:
+		snprintf(out, size, "[%.255s]",
+			 slash && slash[1] ? slash + 1
+			 : area->name[0]   ? area->name
+					   : "file");
+		break;
+	case LINUX_MAPPING_HEAP:
+		snprintf(out, size, area->executable ? "[jit]" : "[heap]");
+		break;
+	case LINUX_MAPPING_STACK:
+		snprintf(out, size, "[stack]");
+		break;
+	case LINUX_MAPPING_SPECIAL:
+		snprintf(out, size, "%.255s", area->name[0] ? area->name : "[kernel page]");
+		break;
+	case LINUX_MAPPING_ANONYMOUS:
+	default:
+		snprintf(out, size, area->executable ? "[jit]" : "[anonymous]");
+	}
+}

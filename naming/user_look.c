@@ -1,0 +1,519 @@
+#include "naming/user_look.h"
+
+#include "base/clock.h"
+#include "fxt/symbol.h"
+#include "fxt/writer.h"
+#include "naming/dso.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TASKS_MAX (1u << 16)
+#define SYMBOLS_AT_ONCE 64u
+/* A mapping snapshot holds for samples up to so much later than it, when the process has ended
+ * meanwhile. */
+#define SNAPSHOT_HOLDS_NS (100 * NS_PER_MILLISECOND)
+#define NOT_FOUND_NS \
+	(200 * NS_PER_MILLISECOND)           /* a process that is not there with its page tables */
+#define NO_MAPPING_NS NS_PER_SECOND          /* an address without a mapping or a name */
+#define AWAITED_NS (50 * NS_PER_MILLISECOND) /* one whose file is being looked for */
+
+/* What the walk over all tasks has found for a space. */
+struct finding {
+	struct user_identity identity;
+	uint64_t task;
+};
+
+struct user_look {
+	struct guest_programs programs;
+	struct dsos dsos;
+	struct user_code code;
+	uint64_t clock_ns;
+	uint64_t now_ns;
+	size_t looks;
+	struct user_space **spaces; /* by process */
+	struct finding *found;
+	size_t count;
+
+	/* The space that is being looked at. */
+	struct user_space *space;
+	struct dso_user user;
+	uint64_t address_space;             /* as it is written */
+	const struct address_space *tables; /* of a process that exists */
+	struct mapping_snapshot snapshot;   /* being taken */
+	struct fxt_symbol symbols[SYMBOLS_AT_ONCE];
+	unsigned symbol_count;
+	uint64_t record[FXT_RECORD_WORDS_MAX];
+};
+
+struct user_look *user_look_create(void)
+{
+	return calloc(1, sizeof(struct user_look));
+}
+
+void user_look_destroy(struct user_look *self)
+{
+	if (!self)
+		return;
+	dsos_deinit(&self->dsos);
+	user_code_deinit(&self->code);
+	mapping_snapshot_deinit(&self->snapshot);
+	free(self);
+}
+
+bool user_look_begin(struct user_look *self, struct linux_guest *view)
+{
+	return linux_guest_programs(view, &self->programs);
+}
+
+bool user_look_isolated(const struct user_look *self)
+{
+	return self->programs.tasks.isolated;
+}
+
+struct user_code_totals user_look_code_totals(const struct user_look *self)
+{
+	return self->code.totals;
+}
+
+/* Records. What there is no memory for is left out. */
+
+static void flush_symbols(struct user_look *self)
+{
+	const struct fxt_process_symbols of = {.process = self->space->process,
+					       .address_space = self->address_space};
+
+	for (size_t done = 0, taken = 0; done < self->symbol_count; done += taken) {
+		size_t used = fxt_process_symbols_encode(&of, self->symbols + done,
+							 self->symbol_count - done, self->record,
+							 FXT_RECORD_WORDS_MAX, &taken);
+
+		if (!used || !user_words_add(&self->space->words, self->record, used))
+			break;
+	}
+	self->symbol_count = 0;
+}
+
+/* `name` must last until flush_symbols(). */
+static void add_symbol(struct user_look *self, uint64_t start, uint64_t size, uint32_t kind,
+		       const char *name)
+{
+	self->symbols[self->symbol_count++] =
+		(struct fxt_symbol){.start = start,
+				    .size = size,
+				    .kind = kind,
+				    .name = name,
+				    .name_bytes = (uint32_t)strlen(name)};
+	if (self->symbol_count == SYMBOLS_AT_ONCE)
+		flush_symbols(self);
+}
+
+/* Each function is written once for a space. */
+static void add_function(struct user_look *self, const struct symbol *symbol, uint64_t bias)
+{
+	uint64_t start = symbol->start + bias;
+	size_t before = self->space->functions.count;
+	uint32_t number;
+
+	if (!intern_add(&self->space->functions, &start, &number) ||
+	    self->space->functions.count > before)
+		add_symbol(self, start, symbol->size, FXT_SYMBOL_USER, symbol->name);
+}
+
+/* Fuchsia's records for a mapping of code: a module is a file, its id counts within the space. */
+static void add_module(struct user_look *self, const struct linux_mapping *area,
+		       const struct elf_image *image, uint64_t bias)
+{
+	size_t length = strlen(area->name);
+	/* The end of a path says more than its beginning. */
+	size_t cut = length > FXT_NAME_BYTES_MAX ? length - FXT_NAME_BYTES_MAX : 0;
+	struct fxt_module module = {
+		.id = self->space->modules,
+		.thread = {.process = self->space->process},
+		.name = fxt_bytes(area->name + cut, length - cut),
+	};
+	struct fxt_mmap mmap = {
+		.module = self->space->modules++,
+		.flags = (uint8_t)(area->executable | area->writable << 1 | area->readable << 2),
+		.thread = {.process = self->space->process},
+		.start = area->start,
+		.range = area->end - area->start,
+		.vaddr = image ? area->start - bias : area->offset,
+	};
+
+	if (image)
+		module.build_id = fxt_bytes(image->build_id, image->build_id_size);
+	user_words_add(&self->space->words, self->record,
+		       fxt_encode_module(&module, self->record, FXT_RECORD_WORDS_MAX));
+	user_words_add(&self->space->words, self->record,
+		       fxt_encode_mmap(&mmap, self->record, FXT_RECORD_WORDS_MAX));
+}
+
+static void add_mapping(struct user_look *self, struct mapping *mapping,
+			const struct elf_image *image, uint64_t bias)
+{
+	const struct linux_mapping *area = &mapping->area;
+	char label[300];
+
+	if (mapping->written)
+		return;
+	mapping->written = true;
+	if (area->executable && (image || area->kind == LINUX_MAPPING_FILE))
+		add_module(self, area, image, bias);
+	mapping_label(area, label, sizeof(label));
+	add_symbol(self, area->start, area->end - area->start, FXT_SYMBOL_MAPPING, label);
+	flush_symbols(self);
+}
+
+/* Names. */
+
+/* The symbols of a mapping, at the file's addresses. */
+struct naming {
+	struct user_look *look;
+	const struct symbol_table *symbols;
+	uint64_t bias;
+};
+
+static void name_called(void *context, uint64_t address)
+{
+	const struct naming *naming = context;
+	struct symbol symbol;
+
+	if (naming->symbols && symbol_table_find(naming->symbols, address, &symbol) &&
+	    symbol.start == address)
+		add_function(naming->look, &symbol, naming->bias);
+}
+
+/* No function is known there. */
+static void miss(const struct user_look *self, struct sampled_address *sampled,
+		 enum dso_outlook outlook)
+{
+	if (outlook == DSO_SOON)
+		sampled->next_ns = self->now_ns + AWAITED_NS;
+	else if (outlook == DSO_LATER && ++sampled->misses < 2)
+		sampled->next_ns = self->now_ns + NO_MAPPING_NS;
+	else
+		sampled->state = SAMPLED_DONE;
+}
+
+/* Sampled addresses [first, end) of one mapping. */
+static void name_addresses(struct user_look *self, struct mapping *mapping,
+			   struct sampled_address *first, const struct sampled_address *end)
+{
+	struct linux_mapping *area = &mapping->area;
+	struct naming naming = {.look = self};
+	struct user_code_source source = {.code = &self->code,
+					  .programs = &self->programs,
+					  .area = area,
+					  .space = self->tables,
+					  .called = name_called,
+					  .context = &naming};
+	enum dso_outlook outlook;
+	const struct dso *dso;
+
+	area->name = area->kind == LINUX_MAPPING_SPECIAL ? mapping->name
+							 : dsos_path(&self->dsos, &area->file);
+	dso = dsos_get(&self->dsos, &self->programs, &self->user, area, &outlook);
+	if (dso && dso->owner)
+		naming.symbols = &dso->symbols.symbols;
+	else if (dso && dso->readable &&
+		 elf_image_bias(&dso->symbols.image, area->start, area->offset, true,
+				&naming.bias)) {
+		source.image = &dso->symbols.image;
+		naming.symbols = &dso->symbols.symbols;
+	}
+	source.bias = naming.bias;
+	source.of = (struct fxt_process_symbols){.process = self->space->process,
+						 .address_space = self->address_space};
+	if (dso || outlook == DSO_FINAL)
+		add_mapping(self, mapping, source.image, naming.bias);
+	for (struct sampled_address *sampled = first; sampled < end; sampled++) {
+		struct symbol symbol;
+
+		if (sampled->state != SAMPLED_LOCATED || self->now_ns < sampled->next_ns)
+			continue;
+		if (naming.symbols &&
+		    symbol_table_find(naming.symbols, sampled->address - naming.bias, &symbol)) {
+			sampled->state = SAMPLED_DONE;
+			user_words_add(&self->space->named, &sampled->address, 1);
+			add_function(self, &symbol, naming.bias);
+			if (sampled->leaf)
+				user_code_copy(&source, &symbol);
+			continue;
+		}
+		miss(self, sampled, outlook);
+		/* Code without functions, as a stripped program's or what a program generated. */
+		if (sampled->leaf && area->executable && outlook != DSO_SOON)
+			user_code_copy_window(&source, sampled->address);
+	}
+	flush_symbols(self);
+	area->name = "";
+}
+
+/* Pending addresses whose mapping the snapshot has. */
+static void locate_addresses(struct user_look *self, bool exists, bool complete)
+{
+	struct user_space *space = self->space;
+	uint64_t until = space->snapshot.taken_ns + SNAPSHOT_HOLDS_NS;
+
+	if (space->ended_ns && space->ended_ns < until)
+		until = space->ended_ns;
+	for (size_t i = 0; i < space->waiting_count; i++) {
+		struct sampled_address *sampled = &space->waiting[i];
+		struct mapping *mapping = mapping_snapshot_find(&space->snapshot, sampled->address);
+
+		if (sampled->state != SAMPLED_PENDING || self->now_ns < sampled->next_ns)
+			continue;
+		if (mapping && (exists || sampled->latest_ns <= until)) {
+			sampled->state = SAMPLED_LOCATED;
+			mapping->sampled = true;
+		} else if (exists && complete) {
+			miss(self, sampled, DSO_LATER);
+		} else if (exists) {
+			sampled->next_ns = self->now_ns + NO_MAPPING_NS;
+		}
+	}
+}
+
+static void name_located(struct user_look *self)
+{
+	struct user_space *space = self->space;
+	struct sampled_address *end = space->waiting + space->waiting_count, *next;
+
+	for (struct sampled_address *at = space->waiting; at < end; at = next) {
+		struct mapping *mapping = mapping_snapshot_find(&space->snapshot, at->address);
+
+		next = at + 1;
+		while (mapping && next < end && next->address < mapping->area.end)
+			next++;
+		if (mapping && mapping->sampled)
+			name_addresses(self, mapping, at, next);
+	}
+}
+
+/* mmap events. */
+
+static bool see_mapping(void *context, const struct linux_mapping *seen)
+{
+	struct user_look *self = context;
+	struct user_space *space = self->space;
+	struct linux_mapping area = *seen;
+	size_t low = 0, high = space->waiting_count;
+	bool sampled;
+
+	if (mapping_snapshot_contradicts(&space->snapshot, seen)) {
+		space->replaced = true;
+		return false;
+	}
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (space->waiting[middle].address < seen->start)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	sampled = low < space->waiting_count && space->waiting[low].address < seen->end;
+	if (!seen->executable && !sampled)
+		return true;
+	dsos_note(&self->dsos, &self->programs, self->user.mm, &area);
+	mapping_snapshot_add(&self->snapshot, &area, sampled);
+	return true;
+}
+
+/* Processes. */
+
+static bool see_task(void *context, const struct linux_task *task)
+{
+	struct user_look *self = context;
+	size_t low = 0, high = self->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (self->spaces[middle]->process < (uint32_t)task->pid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < self->count && self->spaces[low]->process == (uint32_t)task->pid; low++) {
+		struct finding *found = &self->found[low];
+
+		if (task->tid == task->pid)
+			found->identity.start_time = task->start_time;
+		/* The first thread may have ended before the others. */
+		if (task->mm && !found->identity.mm) {
+			found->identity.mm = task->mm;
+			found->identity.leader = task->leader;
+			found->task = task->address;
+		}
+	}
+	return true;
+}
+
+/* Whether the task that was found has the page tables of the samples, and which program's it is. */
+static bool verify(const struct user_look *self, struct finding *found)
+{
+	const struct guest_programs *programs = &self->programs;
+	uint64_t root = self->space->root & USER_PAGE_TABLES, tables, mm;
+	struct address_space space;
+
+	if (!found->identity.mm ||
+	    guest_read_virtual(&programs->files.space, NULL, programs->memory,
+			       gva(found->task + programs->tasks.mm), &mm,
+			       sizeof(mm)) != TRANSLATE_OK ||
+	    mm != found->identity.mm || !linux_mappings_space(&programs->mappings, mm, &space) ||
+	    !linux_mappings_stack(&programs->mappings, mm, &found->identity.stack))
+		return false;
+	tables = space.root & USER_PAGE_TABLES;
+	return root == tables ||
+	       (programs->tasks.isolated && root == (tables | USER_ISOLATED_TABLES));
+}
+
+/* Memory is read while the guest runs: the process may have become another meanwhile. */
+static bool is_still_there(const struct user_look *self, const struct finding *found)
+{
+	struct finding now = *found;
+
+	return verify(self, &now) && now.identity.stack == found->identity.stack;
+}
+
+static bool is_same_program(const struct user_identity *a, const struct user_identity *b)
+{
+	return a->mm == b->mm && a->leader == b->leader && a->start_time == b->start_time &&
+	       a->stack == b->stack;
+}
+
+/* The process of the space as it is now. False: it is not there, or nothing is known of it. */
+static bool look_at_process(struct user_look *self, struct finding *found, bool *complete)
+{
+	struct user_space *space = self->space;
+	bool pending = false;
+
+	*complete = true;
+	if (!space->current || !verify(self, found))
+		return false;
+	self->user.mm = found->identity.mm;
+	self->user.leader = found->identity.leader;
+	if (space->identified && !is_same_program(&space->identity, &found->identity)) {
+		space->replaced = true;
+		return false;
+	}
+	for (size_t i = 0; i < space->waiting_count; i++)
+		pending = pending || (space->waiting[i].state == SAMPLED_PENDING &&
+				      self->now_ns >= space->waiting[i].next_ns);
+	if (pending) {
+		*complete = linux_mappings_walk(&self->programs.mappings, self->user.mm,
+						see_mapping, self)
+				    .complete;
+		/* A sample on other page tables meanwhile: this may be a third program, on those of
+		 * the first. */
+		if (space->replaced || !is_still_there(self, found) || !space->current)
+			return false;
+		self->snapshot.taken_ns = self->clock_ns;
+		mapping_snapshot_update(&space->snapshot, &self->snapshot);
+	}
+	space->identity = found->identity;
+	space->identified = true;
+	space->verified_ns = self->clock_ns;
+	space->failed = 0;
+	return true;
+}
+
+/* Addresses that are done with go. When the others are due. */
+static void keep_waiting(struct user_look *self, bool exists)
+{
+	struct user_space *space = self->space;
+	bool failed = !exists && self->now_ns >= space->next_look_ns, pending = false;
+	size_t left = 0;
+
+	space->next_waiting_ns = UINT64_MAX;
+	for (size_t i = 0; i < space->waiting_count; i++) {
+		const struct sampled_address *sampled = &space->waiting[i];
+
+		if (sampled->state == SAMPLED_DONE ||
+		    (sampled->state == SAMPLED_PENDING && !space->current))
+			continue;
+		if (sampled->state == SAMPLED_PENDING && !exists)
+			pending = true;
+		else if (sampled->next_ns < space->next_waiting_ns)
+			space->next_waiting_ns = sampled->next_ns;
+		space->waiting[left++] = *sampled;
+	}
+	space->waiting_count = left;
+	if (!pending)
+		return;
+	if (failed) {
+		space->failed++;
+		space->next_look_ns = self->now_ns + NOT_FOUND_NS;
+	}
+	if (space->failed < USER_FAILURES_MAX && space->next_look_ns < space->next_waiting_ns)
+		space->next_waiting_ns = space->next_look_ns;
+}
+
+static int compare_addresses(const void *left, const void *right)
+{
+	const struct sampled_address *a = left, *b = right;
+
+	return a->address < b->address ? -1 : a->address > b->address;
+}
+
+static void look_at_space(struct user_look *self, struct user_space *space, struct finding *found)
+{
+	struct address_space tables;
+	bool exists, complete;
+
+	self->space = space;
+	self->user = (struct dso_user){.process = space->process, .space = space->number};
+	self->tables = NULL;
+	self->address_space = (space->root & USER_PAGE_TABLES &
+			       ~(self->programs.tasks.isolated ? USER_ISOLATED_TABLES : 0)) |
+			      (self->programs.tasks.isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0);
+	qsort(space->waiting, space->waiting_count, sizeof(*space->waiting), compare_addresses);
+	exists = look_at_process(self, found, &complete);
+	self->snapshot.count = 0;
+	if (space->replaced)
+		return;
+	if (!exists)
+		self->user.mm = self->user.leader = 0;
+	if (exists && linux_mappings_space(&self->programs.mappings, self->user.mm, &tables))
+		self->tables = &tables;
+	locate_addresses(self, exists, complete);
+	name_located(self);
+	user_code_end(&self->code, !exists || is_still_there(self, found), &space->words);
+	keep_waiting(self, exists);
+}
+
+static int compare_spaces(const void *left, const void *right)
+{
+	const struct user_space *a = *(struct user_space *const *)left,
+				*b = *(struct user_space *const *)right;
+
+	return a->process < b->process ? -1 : a->process > b->process;
+}
+
+void user_look_at(struct user_look *self, struct user_space **spaces, size_t count,
+		  uint64_t clock_ns, uint64_t now_ns)
+{
+	self->found = calloc(count, sizeof(*self->found));
+	if (!self->found)
+		return;
+	self->clock_ns = clock_ns;
+	self->now_ns = now_ns;
+	self->spaces = spaces;
+	self->count = count;
+	dsos_begin(&self->dsos, now_ns);
+	qsort(spaces, count, sizeof(struct user_space *), compare_spaces);
+	/* A list that changes meanwhile ends early: what was not found is looked for again. */
+	linux_task_walk(&self->programs.tasks, self->programs.memory, TASKS_MAX, see_task, self,
+			NULL);
+	/* Each time from another one on, so that none that is slow stands before the others. */
+	self->looks++;
+	for (size_t i = 0; i < count && (i == 0 || boot_ns() < self->dsos.deadline); i++) {
+		size_t at = (self->looks + i) % count;
+
+		look_at_space(self, spaces[at], &self->found[at]);
+	}
+	free(self->found);
+	self->found = NULL;
+}

@@ -1,0 +1,325 @@
+#include "naming/user_names.h"
+
+#include "base/clock.h"
+#include "fxt/code.h"
+#include "fxt/record.h"
+#include "naming/user_look.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define PROCESS_NAMES 8192u
+#define SPACES_OF_A_LOOK 64u
+/* After so long no sample is read any more that a snapshot holds for. */
+#define TRIM_NS NS_PER_SECOND
+#define SKIPPED_NS (2 * NS_PER_SECOND) /* more than any wait */
+
+/* What the reader thread is to write of a space. No words: only that it began. */
+struct item {
+	uint64_t process;
+	uint64_t number;
+	struct user_words words;
+	struct user_words named;
+	struct item *next;
+};
+
+struct user_names {
+	struct linux_guest *view;
+	/* The learner's. */
+	struct user_look *look;
+	unsigned next_bucket; /* where the next look begins */
+	uint64_t skipped_ns;
+
+	pthread_mutex_t lock; /* the rest, and what user_space.h says */
+	struct user_spaces spaces;
+	bool isolation_known;
+	struct item *first_item;
+	struct item **last_item;
+	uint64_t waiting_words;
+	/* Names as they came; a place is shared by processes, the last one has it. */
+	struct {
+		uint64_t process;
+		uint64_t hash;
+	} names[PROCESS_NAMES];
+};
+
+struct user_names *user_names_create(struct linux_guest *view)
+{
+	struct user_names *self = calloc(1, sizeof(*self));
+
+	if (!self)
+		return NULL;
+	self->look = user_look_create();
+	if (!self->look) {
+		free(self);
+		return NULL;
+	}
+	self->view = view;
+	self->last_item = &self->first_item;
+	pthread_mutex_init(&self->lock, NULL);
+	return self;
+}
+
+/* The first item goes. */
+static void free_item(struct user_names *self)
+{
+	struct item *item = self->first_item;
+
+	self->first_item = item->next;
+	if (!self->first_item)
+		self->last_item = &self->first_item;
+	self->waiting_words -= item->words.count;
+	user_words_deinit(&item->words);
+	user_words_deinit(&item->named);
+	free(item);
+}
+
+void user_names_destroy(struct user_names *self)
+{
+	if (!self)
+		return;
+	while (self->first_item)
+		free_item(self);
+	user_spaces_deinit(&self->spaces);
+	user_look_destroy(self->look);
+	pthread_mutex_destroy(&self->lock);
+	free(self);
+}
+
+/* Hands what was found in a space to the reader. False: no memory. */
+static bool add_item(struct user_names *self, struct user_space *space)
+{
+	struct item *item = calloc(1, sizeof(*item));
+
+	if (!item)
+		return false;
+	*item = (struct item){.process = space->process,
+			      .number = space->number,
+			      .words = space->words,
+			      .named = space->named};
+	space->words = space->named = (struct user_words){0};
+	self->waiting_words += item->words.count;
+	*self->last_item = item;
+	self->last_item = &item->next;
+	return true;
+}
+
+static void announce_spaces(struct user_names *self, const struct user_process *process)
+{
+	for (unsigned i = 0; i < process->count; i++) {
+		struct user_space *space = process->spaces[i];
+
+		if (space->announce && !add_item(self, space))
+			space->ambiguous = true;
+		space->announce = false;
+	}
+}
+
+/* The reader thread. */
+
+bool user_names_see_sample(struct user_names *self, const struct fxt_sample *sample)
+{
+	const uint64_t needed = FXT_SAMPLE_PROCESS | FXT_SAMPLE_TIMESTAMP | FXT_SAMPLE_STACK |
+				FXT_SAMPLE_ADDRESS_SPACE;
+	size_t first = sample->mode == FXT_MODE_GUEST_USER        ? 0
+		       : sample->flags & FXT_SAMPLE_KERNEL_FRAMES ? sample->kernel_frames
+								  : sample->depth;
+	struct user_space *space;
+	bool added = false;
+
+	if ((sample->flags & needed) != needed || !sample->process || first >= sample->depth)
+		return false;
+	pthread_mutex_lock(&self->lock);
+	space = user_spaces_at(&self->spaces, sample->process,
+			       sample->address_space & USER_PAGE_TABLES, sample->timestamp, &added);
+	if (added)
+		announce_spaces(self, user_spaces_process(&self->spaces, sample->process));
+	if (space) {
+		space->resampled = true;
+		if (sample->timestamp > space->last_ns)
+			space->last_ns = sample->timestamp;
+	}
+	/* The first user frame is where the program stands, the others are return addresses: behind
+	 * their calls, which may be the functions' last bytes. */
+	for (size_t i = first; space && i < sample->depth; i++)
+		user_spaces_see(&self->spaces, space, sample->stack[i] - (i > first), i == first);
+	pthread_mutex_unlock(&self->lock);
+	return added;
+}
+
+void user_names_see_process(struct user_names *self, uint64_t process, const char *name,
+			    size_t size)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+	struct user_process *known;
+
+	for (size_t i = 0; i < size; i++)
+		hash = (hash ^ (uint8_t)name[i]) * UINT64_C(0x100000001b3);
+	pthread_mutex_lock(&self->lock);
+	if (self->names[process % PROCESS_NAMES].process == process &&
+	    self->names[process % PROCESS_NAMES].hash != hash) {
+		known = user_spaces_process(&self->spaces, process);
+		if (known)
+			known->renamed = true;
+	}
+	self->names[process % PROCESS_NAMES].process = process;
+	self->names[process % PROCESS_NAMES].hash = hash;
+	pthread_mutex_unlock(&self->lock);
+}
+
+/* Where a record has its time. All are ours: blobs of symbols and of code, and module and mapping
+ * records, whose second word it is. */
+static size_t time_word(uint64_t header)
+{
+	if (fxt_header_type(header) != FXT_TYPE_BLOB)
+		return 1;
+	return fxt_bits(header, 16, 31) == FXT_STRING_PROCESS_SYMBOLS
+		       ? FXT_PROCESS_SYMBOLS_VALID_FROM
+		       : FXT_CODE_VALID_FROM;
+}
+
+static void write_item(struct user_names *self, const struct item *item,
+		       const struct user_names_output *output)
+{
+	struct user_space *space = user_spaces_find(&self->spaces, item->process, item->number);
+	uint64_t *words = item->words.words;
+	uint64_t empty[8];
+	size_t taken;
+
+	if (!space)
+		return;
+	if (!item->words.count) {
+		const struct fxt_process_symbols beginning = {
+			.process = item->process,
+			.address_space = user_spaces_root(&self->spaces, space->root) |
+					 (self->spaces.isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0),
+			.valid_from = space->first_ns};
+
+		output->write(output->context, empty,
+			      fxt_process_symbols_encode(&beginning, NULL, 0, empty, 8, &taken));
+	}
+	for (size_t at = 0; at < item->words.count; at += fxt_header_words(words[at]))
+		words[at + time_word(words[at])] = space->first_ns;
+	if (item->words.count)
+		output->write(output->context, words, item->words.count);
+	space->written = true;
+	for (size_t i = 0; i < item->named.count; i++)
+		output->named(output->context, item->named.words[i]);
+}
+
+void user_names_write(struct user_names *self, const struct user_names_output *output)
+{
+	pthread_mutex_lock(&self->lock);
+	/* How address spaces are written is known from the first look on. */
+	while (self->first_item && self->isolation_known) {
+		write_item(self, self->first_item, output);
+		free_item(self);
+	}
+	pthread_mutex_unlock(&self->lock);
+}
+
+/* The learner thread. */
+
+/* A space whose samples are of two programs since it was looked at last: they belong to one without
+ * names, and those from now on to a new one. */
+static void end_space(struct user_names *self, struct user_space *space, uint64_t now)
+{
+	struct user_process *process = user_spaces_process(&self->spaces, space->process);
+	uint64_t ended =
+		space->verified_ns > space->first_ns ? space->verified_ns : space->first_ns;
+	struct user_space *between;
+
+	if (!space->current || now <= ended)
+		return;
+	between = user_spaces_add(&self->spaces, process, process->count, space->root, ended + 1);
+	if (!between)
+		return;
+	space->ended_ns = ended;
+	between->ambiguous = true;
+	user_spaces_add(&self->spaces, process, process->count, space->root,
+			now > ended + 1 ? now : ended + 2);
+	announce_spaces(self, process);
+}
+
+static bool is_due(struct user_space *space, uint64_t now)
+{
+	bool due = space->waiting_count && now >= space->next_waiting_ns;
+
+	if (space->resampled)
+		space->failed = 0;
+	if (space->ambiguous || (!space->current && !space->snapshot.count))
+		return false;
+	if (now >= space->next_look_ns)
+		due = user_space_take(space) || due ||
+		      (space->resampled && space->current &&
+		       (space->identified || space->waiting_count));
+	space->resampled = space->resampled && !due;
+	return due;
+}
+
+static unsigned take_due(struct user_names *self, uint64_t clock, uint64_t now,
+			 struct user_space **due)
+{
+	unsigned count = 0, bucket = 0;
+
+	for (; bucket < USER_SPACE_BUCKETS && count < SPACES_OF_A_LOOK; bucket++) {
+		struct user_process *process =
+			self->spaces.buckets[(self->next_bucket + bucket) % USER_SPACE_BUCKETS];
+
+		for (; process && count < SPACES_OF_A_LOOK; process = process->next)
+			for (unsigned i = 0; i < process->count && count < SPACES_OF_A_LOOK; i++) {
+				struct user_space *space = process->spaces[i];
+
+				if (is_due(space, now))
+					due[count++] = space;
+				else if (!space->snapshot.trimmed &&
+					 clock > space->snapshot.taken_ns + TRIM_NS)
+					mapping_snapshot_trim(&space->snapshot);
+			}
+	}
+	self->next_bucket = (self->next_bucket + bucket) % USER_SPACE_BUCKETS;
+	return count;
+}
+
+bool user_names_look(struct user_names *self)
+{
+	uint64_t clock = boot_ns(), now = clock + self->skipped_ns;
+	struct user_space *due[SPACES_OF_A_LOOK];
+	unsigned count = 0;
+	bool can_look = user_look_begin(self->look, self->view);
+
+	pthread_mutex_lock(&self->lock);
+	user_spaces_make_room(&self->spaces);
+	if (can_look) {
+		self->isolation_known = true;
+		self->spaces.isolated = user_look_isolated(self->look);
+	}
+	if (can_look && self->waiting_words <= USER_OUTPUT_MAX)
+		count = take_due(self, clock, now, due);
+	pthread_mutex_unlock(&self->lock);
+	if (!count)
+		return false;
+	user_look_at(self->look, due, count, clock, now);
+	clock = boot_ns();
+	pthread_mutex_lock(&self->lock);
+	for (unsigned i = 0; i < count; i++) {
+		if (due[i]->replaced)
+			end_space(self, due[i], clock);
+		due[i]->replaced = false;
+		if (due[i]->words.count)
+			add_item(self, due[i]);
+		due[i]->named.count = 0;
+	}
+	pthread_mutex_unlock(&self->lock);
+	return true;
+}
+
+void user_names_skip_waits(struct user_names *self)
+{
+	self->skipped_ns += SKIPPED_NS;
+}
+
+struct user_code_totals user_names_code_totals(const struct user_names *self)
+{
+	return user_look_code_totals(self->look);
+}

@@ -1,0 +1,134 @@
+/* The address spaces of a guest's processes, one after the other, and what was sampled in them.
+ * Part of user_names.h, which has the states.
+ *
+ * The reader thread adds, the learner thread looks up and forgets; `lock` of struct user_names is
+ * held for what is marked (R), the rest belongs to the learner.
+ */
+#ifndef NAMING_USER_SPACE_H
+#define NAMING_USER_SPACE_H
+
+#include "base/intern.h"
+#include "naming/mapping_snapshot.h"
+#include "naming/user_words.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define USER_PROCESSES_MAX 8192u
+#define USER_SPACES_MAX 64u                 /* of a process */
+#define USER_SPACE_ADDRESSES_MAX (1u << 16) /* sampled in one */
+#define USER_ADDRESSES_MAX (1u << 20)       /* in all */
+#define USER_FAILURES_MAX 3u
+#define USER_SPACE_BUCKETS 4096u
+#define USER_PAGE_TABLES UINT64_C(0x000ffffffffff000) /* of CR3; Intel SDM vol. 3, 4.5.2 */
+#define USER_ISOLATED_TABLES UINT64_C(0x1000) /* arch/x86/entry/calling.h: PTI_USER_PGTABLE_BIT */
+
+/* Which program it is, beyond its page tables: a stack's place is random, a task_struct and an
+ * mm_struct are reused, all of them at once hardly. */
+struct user_identity {
+	uint64_t mm;
+	uint64_t leader;
+	uint64_t start_time;
+	uint64_t stack;
+};
+
+/* An address as it was sampled: the key of `seen`. */
+struct user_address {
+	uint64_t address;
+	uint64_t leaf; /* 1: the program stood there; 0: it is the end of a call */
+};
+
+enum sampled_state { SAMPLED_PENDING, SAMPLED_LOCATED, SAMPLED_DONE };
+
+struct sampled_address {
+	uint64_t address;
+	bool leaf;
+	enum sampled_state state;
+	unsigned misses;
+	uint64_t latest_ns; /* it was sampled then or before */
+	uint64_t next_ns;   /* not looked up before */
+};
+
+struct user_space {
+	uint64_t process;
+	uint64_t number;
+	uint64_t root;        /* (R) page tables of its first sample */
+	uint64_t first_ns;    /* (R) of its samples; fixed once `written` */
+	uint64_t last_ns;     /* (R) */
+	bool written;         /* (R) the trace has something with `first_ns` */
+	bool ambiguous;       /* (R) which program its samples are of is not known: no names */
+	bool announce;        /* (R) the trace is to say that it began */
+	bool resampled;       /* (R) there are samples since the last look */
+	struct intern seen;   /* (R) struct user_address, in the order of arrival */
+	_Atomic bool current; /* (R) the last of its process */
+
+	size_t taken;    /* of `seen` */
+	unsigned failed; /* looks without success since the last sample */
+	uint64_t next_look_ns;
+	uint64_t ended_ns;    /* it was another program's afterwards; 0: not */
+	uint64_t verified_ns; /* the guest had it then */
+	bool identified;
+	bool replaced; /* the last look found another program, or another file at a sampled place */
+	struct user_identity identity;
+	struct mapping_snapshot snapshot;
+	struct sampled_address *waiting;
+	size_t waiting_count;
+	size_t waiting_capacity;
+	uint64_t next_waiting_ns; /* the first of them is due */
+	uint16_t modules;         /* in the trace */
+	struct intern functions;  /* in the trace: u64, where they start */
+	struct user_words words;  /* records of this look */
+	struct user_words named;  /* addresses of this look */
+};
+
+struct user_process {
+	uint64_t id;
+	uint64_t last_ns;
+	bool renamed; /* since its current space began */
+	unsigned count;
+	struct user_space *spaces[USER_SPACES_MAX]; /* by first_ns */
+	struct user_process *next;                  /* of its bucket */
+};
+
+struct user_spaces {
+	struct user_process *buckets[USER_SPACE_BUCKETS];
+	unsigned process_count;
+	size_t address_count;
+	uint64_t next_number;
+	bool forgotten; /* some were: what comes may have been there before */
+	bool isolated;  /* user mode has page tables of its own, whose root differs in one bit */
+};
+
+/* Zeroed storage has none. */
+void user_spaces_deinit(struct user_spaces *self);
+
+/* NULL: there is none. */
+struct user_process *user_spaces_process(const struct user_spaces *self, uint64_t id);
+struct user_space *user_spaces_find(const struct user_spaces *self, uint64_t process,
+				    uint64_t number);
+
+/* The root without the bit that isolation changes. */
+uint64_t user_spaces_root(const struct user_spaces *self, uint64_t root);
+
+/* The space that a sample is of, added if need be. NULL: no memory or no room. */
+struct user_space *user_spaces_at(struct user_spaces *self, uint64_t process, uint64_t root,
+				  uint64_t time, bool *added);
+
+/* A new space at place `at` of a process. `announce` is set if it could be taken for an earlier
+ * one. NULL as above. */
+struct user_space *user_spaces_add(struct user_spaces *self, struct user_process *process,
+				   unsigned at, uint64_t root, uint64_t first_ns);
+
+/* An address of a sample. */
+void user_spaces_see(struct user_spaces *self, struct user_space *space, uint64_t address,
+		     bool leaf);
+
+/* Learner: makes room where there is little, by what was not sampled for longest. */
+void user_spaces_make_room(struct user_spaces *self);
+
+/* Learner: moves sampled addresses from `seen` to `waiting`. False: there were none. */
+bool user_space_take(struct user_space *space);
+
+#endif
