@@ -121,6 +121,8 @@ $(foreach room,$(ROOMS) tests,$(eval $(call room_rules,$(room))))
 
 # The HTML pages' parts, which the assembler takes in.
 $(BUILD)/obj/tools/page/assets.o: $(wildcard tools/page/*.html tools/page/*.css tools/page/*.js)
+# The lab's scripts, likewise.
+$(BUILD)/obj/tools/lab/scripts.o: $(wildcard tools/lab/*.sh)
 
 # Changes when the compiler or a flag does; everything is then rebuilt. All that is compiled comes
 # past here, so this is where to tell what building needs and this machine lacks.
@@ -211,7 +213,7 @@ uninstall:
 
 C_FILES := $(foreach folder,$(ROOMS) tests demo docs,$(wildcard $(folder)/*.[ch])) $(wildcard tools/*/*.[ch] tests/*/*.[ch] docs/*/*.[ch]) \
 	$(HEADERS)
-SHELL_FILES := $(wildcard docs/pictures/*.sh setup/*.sh demo/*.sh tests/*.sh tests/*/*.sh tests/*/*/*.sh) tests/run tests/bench/run .ci/run
+SHELL_FILES := $(wildcard docs/pictures/*.sh setup/*.sh demo/*.sh tools/lab/*.sh tests/*.sh tests/*/*.sh tests/*/*/*.sh) tests/run tests/bench/run .ci/run
 
 .PHONY: format
 format:

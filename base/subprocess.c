@@ -118,6 +118,9 @@ static gp_status_t run(const char *const *argv, const char *directory, const str
 	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return GP_OK;
+	/* A script says itself what failed. */
+	if (!strcmp(argv[0], "sh") && errors_used)
+		return error_set(error, GP_ERR_IO, "%s", last_line(errors));
 	return error_set(error, GP_ERR_IO, "%s failed: %s", argv[0],
 			 errors_used ? last_line(errors) : "it said nothing");
 }

@@ -32,7 +32,7 @@ LIBS_eh_frame_libdw := -ldw
 # Command lines are parsed in tools/, which is in no library.
 TESTED_TOOLS := $(patsubst %,$(BUILD)/obj/tools/%.o,progress output options \
 	record/record_options record/sampling_options record/record_status record/sampling_summary \
-	lab/init lab/initramfs lab/packages lab/parts lab/paths)
+	lab/scripts lab/initramfs lab/packages lab/kernels lab/paths)
 
 $(BUILD)/tests/unit-tests: $(UNIT_OBJECTS) $(TESTED_TOOLS) $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)

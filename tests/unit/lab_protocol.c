@@ -33,14 +33,14 @@ Test(lab_protocol, frames_arrive_whole_and_in_order_through_a_slow_pipe)
 	make_pair(&writer, &reader);
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)(i * 31 + i / 256);
-	cr_assert(lab_writer_put(&writer, LAB_DATA, bytes, sizeof(bytes)));
+	cr_assert(lab_writer_put(&writer, LAB_REQUEST, bytes, sizeof(bytes)));
 	cr_assert(lab_writer_put(&writer, LAB_SIGNAL, &number, sizeof(number)));
-	cr_assert(lab_writer_put(&writer, LAB_END, NULL, 0));
+	cr_assert(lab_writer_put(&writer, LAB_STARTED, NULL, 0));
 	for (int i = 0; i < 1000 && !lab_reader_next(&reader, &frame); i++) {
 		cr_assert(lab_writer_flush(&writer));
 		cr_assert(lab_reader_fill(&reader));
 	}
-	cr_assert_eq(frame.kind, LAB_DATA);
+	cr_assert_eq(frame.kind, LAB_REQUEST);
 	cr_assert_eq(frame.length, sizeof(bytes));
 	cr_assert_eq(memcmp(frame.payload, bytes, sizeof(bytes)), 0);
 	cr_assert(lab_writer_flush(&writer));
@@ -50,7 +50,7 @@ Test(lab_protocol, frames_arrive_whole_and_in_order_through_a_slow_pipe)
 	cr_assert_eq(frame.kind, LAB_SIGNAL);
 	cr_assert_eq(memcmp(frame.payload, &number, sizeof(number)), 0);
 	cr_assert(lab_reader_next(&reader, &frame));
-	cr_assert_eq(frame.kind, LAB_END);
+	cr_assert_eq(frame.kind, LAB_STARTED);
 	cr_assert_eq(frame.length, 0);
 	cr_assert_not(lab_reader_next(&reader, &frame));
 	release(&writer, &reader);
@@ -61,7 +61,7 @@ Test(lab_protocol, half_a_header_is_not_a_frame)
 	struct lab_writer writer;
 	struct lab_reader reader;
 	struct lab_frame frame;
-	uint32_t header[2] = {LAB_DATA, 0};
+	uint32_t header[2] = {LAB_REQUEST, 0};
 
 	make_pair(&writer, &reader);
 	cr_assert_eq(write(writer.fd, header, 5), 5);
@@ -78,7 +78,7 @@ Test(lab_protocol, a_length_out_of_bounds_ends_the_port)
 	struct lab_writer writer;
 	struct lab_reader reader;
 	struct lab_frame frame;
-	uint32_t header[2] = {LAB_DATA, 0xfffffff0};
+	uint32_t header[2] = {LAB_REQUEST, 0xfffffff0};
 
 	make_pair(&writer, &reader);
 	cr_assert_eq(write(writer.fd, header, sizeof(header)), sizeof(header));
@@ -86,7 +86,7 @@ Test(lab_protocol, a_length_out_of_bounds_ends_the_port)
 	cr_assert_not(lab_reader_next(&reader, &frame));
 	cr_assert(reader.ended);
 	cr_assert_not(lab_reader_fill(&reader));
-	cr_assert_not(lab_writer_put(&writer, LAB_DATA, header, LAB_FRAME_MAX + 1));
+	cr_assert_not(lab_writer_put(&writer, LAB_REQUEST, header, LAB_FRAME_MAX + 1));
 	release(&writer, &reader);
 }
 

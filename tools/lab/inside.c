@@ -3,17 +3,16 @@
  *
  * It never exits: the host kills the machine when it has the exit code. When it cannot go
  * on it says why on the control port or, before there is one, on the console. */
-#include "base/clock.h"
 #include "tools/lab/lab.h"
 #include "tools/lab/protocol.h"
+#include "tools/lab/pump.h"
 #include "tools/lab/qemu_races.h"
 
-#include "base/cleanup.h"
-#include "base/container.h"
+#include "base/clock.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -29,17 +28,13 @@
 #include <unistd.h>
 
 struct inside {
-	struct lab_reader control, input;
-	struct lab_writer answers, streams[2]; /* stdout, stderr */
+	struct lab_reader control;
+	struct lab_writer answers;
+	struct lab_pump streams[LAB_STREAMS]; /* one end is the command's pipe or its pty */
 	struct lab_request request;
 	const char *directory;
 	char **arguments, **environment;
-	int stdin_fd;      /* pipe to the command, or the pty; -1 when closed */
-	int sources[2];    /* its stdout and stderr; -1 when closed or none */
-	int terminal;      /* the pty, or -1 */
-	uint8_t *unfed;    /* input that the command has not taken yet */
-	size_t unfed_size; /* of LAB_DATA_MAX */
-	bool input_ended;
+	int terminal; /* the pty, or -1 */
 	pid_t child;
 	bool exited;
 	uint32_t exit_code;
@@ -96,73 +91,64 @@ static _Noreturn void fail(struct inside *inside, const char *format, ...)
 	wait_for_the_end();
 }
 
-/* Opens the virtio-serial port with that name. They come up one after the other, so this
- * waits for it, ten seconds at most. */
-static int open_port(const char *name)
+/* Opens a virtio-serial port. They come up one after the other, so this waits for it, ten seconds
+ * at most. */
+static int open_port(unsigned number)
 {
-	static const char ports[] = "/sys/class/virtio-ports";
+	char pattern[32];
 
+	snprintf(pattern, sizeof(pattern), "/dev/vport*p%u", number);
 	for (int attempt = 0; attempt < 1000; attempt++) {
-		DIR *directory = opendir(ports);
-		struct dirent *entry;
+		glob_t found = {0};
+		int fd = -1;
 
-		while (directory && (entry = readdir(directory))) {
-			char path[PATH_MAX], found[64] = "";
-
-			snprintf(path, sizeof(path), "%s/%s/name", ports, entry->d_name);
-			AUTO_FCLOSE FILE *file = fopen(path, "re");
-			if (!file || !fgets(found, sizeof(found), file))
-				continue;
-			found[strcspn(found, "\n")] = 0;
-			if (strcmp(found, name))
-				continue;
-			snprintf(path, sizeof(path), "/dev/%s", entry->d_name);
-			int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-			if (fd >= 0) {
-				closedir(directory);
-				return fd;
-			}
-		}
-		if (directory)
-			closedir(directory);
+		if (!glob(pattern, 0, NULL, &found))
+			fd = open(found.gl_pathv[0], O_RDWR | O_NONBLOCK | O_CLOEXEC);
+		globfree(&found);
+		if (fd >= 0)
+			return fd;
 		sleep_ns(10 * NS_PER_MILLISECOND);
 	}
-	die("the port %s is not there", name);
+	die("the port %u is not there", number);
 }
 
-/* The strings behind the request, as the arrays that exec takes. */
+/* Splits strings off `*at`, of which *left bytes are there, as an array that exec takes. */
+static char **take_strings(struct inside *inside, char **at, size_t *left, uint32_t count)
+{
+	char **strings = calloc((size_t)count + 1, sizeof(*strings));
+
+	if (!strings)
+		fail(inside, "no memory for the request");
+	for (uint32_t i = 0; i < count; i++) {
+		size_t size = strnlen(*at, *left) + 1;
+
+		if (size > *left)
+			fail(inside, "the request is cut short");
+		strings[i] = *at;
+		*at += size;
+		*left -= size;
+	}
+	return strings;
+}
+
 static void take_request(struct inside *inside, const struct lab_frame *frame)
 {
+	const struct lab_request *request = &inside->request;
 	size_t left;
 	char *at;
 
-	if (frame->length < sizeof(inside->request))
+	if (frame->length < sizeof(*request))
 		fail(inside, "the request is cut short");
-	memcpy(&inside->request, frame->payload, sizeof(inside->request));
-	left = frame->length - sizeof(inside->request);
+	memcpy(&inside->request, frame->payload, sizeof(*request));
+	left = frame->length - sizeof(*request);
 	at = malloc(left + 1);
-	inside->arguments = calloc((size_t)inside->request.argument_count + 1, sizeof(char *));
-	inside->environment = calloc((size_t)inside->request.environment_count + 1, sizeof(char *));
-	if (!at || !inside->arguments || !inside->environment)
+	if (!at)
 		fail(inside, "no memory for the request");
-	memcpy(at, frame->payload + sizeof(inside->request), left);
-	at[left] = 0;
-	for (uint64_t i = 0;
-	     i < 1ull + inside->request.argument_count + inside->request.environment_count; i++) {
-		size_t length = strlen(at);
-
-		if (length >= left)
-			fail(inside, "the request is cut short");
-		if (i == 0)
-			inside->directory = at;
-		else if (i <= inside->request.argument_count)
-			inside->arguments[i - 1] = at;
-		else
-			inside->environment[i - 1 - inside->request.argument_count] = at;
-		at += length + 1;
-		left -= length + 1;
-	}
-	if (!inside->request.argument_count)
+	memcpy(at, frame->payload + sizeof(*request), left);
+	inside->directory = take_strings(inside, &at, &left, 1)[0];
+	inside->arguments = take_strings(inside, &at, &left, request->argument_count);
+	inside->environment = take_strings(inside, &at, &left, request->environment_count);
+	if (!request->argument_count)
 		fail(inside, "the request names no command");
 }
 
@@ -235,6 +221,11 @@ static _Noreturn void become_command(struct inside *inside, const int fds[static
 	_exit(why == ENOENT ? LAB_EXIT_NOT_FOUND : LAB_EXIT_CANNOT_RUN);
 }
 
+static int *command_end(struct inside *inside, int which)
+{
+	return which ? &inside->streams[which].from : &inside->streams[which].to;
+}
+
 static void start_command(struct inside *inside)
 {
 	/* The command's ends: -1 stands for the pty. */
@@ -267,112 +258,83 @@ static void start_command(struct inside *inside)
 		if (fds[i] >= 0)
 			close(fds[i]);
 	}
-	inside->stdin_fd = through_pty[0] ? inside->terminal : pipes[0][1];
-	inside->sources[0] = through_pty[1] ? inside->terminal : pipes[1][0];
-	inside->sources[1] = through_pty[2] ? -1 : pipes[2][0];
-	fcntl(inside->stdin_fd, F_SETFL, O_NONBLOCK);
-	for (int i = 0; i < 2; i++) {
-		if (inside->sources[i] >= 0)
-			fcntl(inside->sources[i], F_SETFL, O_NONBLOCK);
+	inside->streams[0].to = through_pty[0] ? inside->terminal : pipes[0][1];
+	inside->streams[1].from = through_pty[1] ? inside->terminal : pipes[1][0];
+	inside->streams[2].from = through_pty[2] ? -1 : pipes[2][0];
+	inside->streams[2].ended = through_pty[2];
+	for (int i = 0; i < 3; i++) {
+		int fd = *command_end(inside, i);
+
+		if (fd >= 0)
+			fcntl(fd, F_SETFL, O_NONBLOCK);
 	}
 	lab_writer_put(&inside->answers, LAB_STARTED, NULL, 0);
 }
 
-static void close_input(struct inside *inside)
+/* Closes the command's end of a stream. A terminal has no end of file: what it is closed by is a
+ * hang-up. */
+static void end_stream(struct inside *inside, int which)
 {
-	if (inside->stdin_fd < 0)
-		return;
-	if (inside->stdin_fd != inside->terminal)
-		close(inside->stdin_fd);
-	inside->stdin_fd = -1;
-	inside->unfed_size = 0;
+	int *fd = command_end(inside, which);
+
+	lab_pump_stop(&inside->streams[which]);
+	if (*fd >= 0 && *fd != inside->terminal)
+		close(*fd);
+	*fd = -1;
 }
 
 /* Gives the command what came in for it; it may take a part, or have closed its end. */
-static void feed(struct inside *inside)
+static void move_input(struct inside *inside)
 {
-	struct lab_frame frame;
+	struct lab_pump *input = &inside->streams[0];
 
-	for (;;) {
-		while (inside->unfed_size && inside->stdin_fd >= 0) {
-			ssize_t put = write(inside->stdin_fd, inside->unfed, inside->unfed_size);
-
-			if (put > 0) {
-				inside->unfed_size -= (size_t)put;
-				memmove(inside->unfed, inside->unfed + put, inside->unfed_size);
-			} else if (put < 0 && errno == EAGAIN) {
-				return;
-			} else if (put < 0 && errno != EINTR) {
-				close_input(inside);
-				lab_writer_put(&inside->answers, LAB_INPUT_CLOSED, NULL, 0);
-			}
-		}
-		if (!lab_reader_next(&inside->input, &frame))
-			break;
-		if (frame.kind == LAB_END) {
-			/* A terminal has no end of file; what it is closed by is a hang-up. */
-			if (inside->stdin_fd != inside->terminal || inside->terminal < 0)
-				close_input(inside);
-			inside->input_ended = true;
-		} else if (frame.kind == LAB_DATA && frame.length <= LAB_DATA_MAX &&
-			   inside->stdin_fd >= 0) {
-			memcpy(inside->unfed, frame.payload, frame.length);
-			inside->unfed_size = frame.length;
-		}
-	}
+	lab_pump_move(input);
+	if (input->broken)
+		lab_writer_put(&inside->answers, LAB_INPUT_CLOSED, NULL, 0);
+	if (lab_pump_is_done(input))
+		end_stream(inside, 0);
 }
 
-static void end_stream(struct inside *inside, int which)
+static void handle_frame(struct inside *inside, const struct lab_frame *frame)
 {
-	if (inside->sources[which] >= 0 && inside->sources[which] != inside->terminal)
-		close(inside->sources[which]);
-	inside->sources[which] = -1;
-}
+	union {
+		uint32_t number;
+		uint64_t bytes;
+		struct lab_window window;
+	} payload = {0};
 
-/* Takes what the command printed, one piece. False when there is nothing now. */
-static bool take_output(struct inside *inside, int which)
-{
-	static uint8_t piece[LAB_DATA_MAX];
-	ssize_t got;
-
-	if (inside->sources[which] < 0)
-		return false;
-	got = read(inside->sources[which], piece, sizeof(piece));
-	if (got > 0) {
-		lab_writer_put(&inside->streams[which], LAB_DATA, piece, (size_t)got);
-		return true;
+	if (frame->length > sizeof(payload))
+		return;
+	memcpy(&payload, frame->payload, frame->length);
+	switch (frame->kind) {
+	case LAB_WINDOW:
+		set_window(inside, &payload.window);
+		break;
+	case LAB_SIGNAL:
+		/* To its process group, as a terminal would. */
+		if (!inside->exited && payload.number && payload.number < NSIG)
+			kill(-inside->child, (int)payload.number);
+		break;
+	case LAB_INPUT_END:
+		lab_pump_set_end(&inside->streams[0], payload.bytes);
+		if (lab_pump_is_done(&inside->streams[0]))
+			end_stream(inside, 0);
+		break;
+	case LAB_CLOSE:
+		if (payload.number == 1 || payload.number == 2)
+			end_stream(inside, (int)payload.number);
+		break;
 	}
-	if (got < 0 && (errno == EAGAIN || errno == EINTR))
-		return false;
-	/* The end; on a pty EIO, when the last process has closed it. */
-	end_stream(inside, which);
-	return false;
 }
 
 static void handle_control(struct inside *inside)
 {
 	struct lab_frame frame;
-	uint32_t number;
 
 	if (!lab_reader_fill(&inside->control))
 		wait_for_the_end();
-	while (lab_reader_next(&inside->control, &frame)) {
-		if (frame.kind == LAB_WINDOW && frame.length == sizeof(struct lab_window)) {
-			struct lab_window window;
-
-			memcpy(&window, frame.payload, sizeof(window));
-			set_window(inside, &window);
-			continue;
-		}
-		if (frame.length != sizeof(number))
-			continue;
-		memcpy(&number, frame.payload, sizeof(number));
-		/* To its process group, as a terminal would. */
-		if (frame.kind == LAB_SIGNAL && !inside->exited && number && number < NSIG)
-			kill(-inside->child, (int)number);
-		else if (frame.kind == LAB_CLOSE && (number == 1 || number == 2))
-			end_stream(inside, (int)number - 1);
-	}
+	while (lab_reader_next(&inside->control, &frame))
+		handle_frame(inside, &frame);
 }
 
 /* Process 1 inherits every orphan. */
@@ -391,71 +353,69 @@ static void reap(struct inside *inside)
 	}
 }
 
-static _Noreturn void finish(struct inside *inside)
+/* What was printed before the exit is in the pipes now; what others still print, who may run for
+ * ever, is not waited for. */
+static bool is_drained(struct lab_pump *output)
 {
-	/* What was printed before the exit is in the pipes now; what others still print, who
-	 * may run for ever, is not waited for. */
-	for (int which = 0; which < 2; which++) {
-		do {
-			send_all(&inside->streams[which]);
-		} while (take_output(inside, which));
-		lab_writer_put(&inside->streams[which], LAB_END, NULL, 0);
-		send_all(&inside->streams[which]);
+	if (!lab_pump_is_done(output) && output->start == output->used) {
+		lab_pump_move(output);
+		output->ended |= output->start == output->used;
 	}
-	/* Pages of shared mappings; the host kills the machine next. */
-	sync();
-	lab_writer_put(&inside->answers, LAB_EXITED, &inside->exit_code, sizeof(inside->exit_code));
-	send_all(&inside->answers);
-	wait_for_the_end();
+	return lab_pump_is_done(output);
 }
 
-/* Until the command has exited. */
+static bool is_over(struct inside *inside)
+{
+	bool drained = inside->exited && is_drained(&inside->streams[1]);
+
+	return drained && is_drained(&inside->streams[2]);
+}
+
+/* Until the command has exited and all that it printed is on its way. */
 static void relay(struct inside *inside, int signals)
 {
-	while (!inside->exited) {
-		struct pollfd wait[8] = {
-			{.fd = signals, .events = POLLIN},
-			{.fd = inside->control.fd,
-			 .events = (short)(POLLIN |
-					   (lab_writer_pending(&inside->answers) ? POLLOUT : 0))},
-			/* The next input is taken when the command has taken the last. */
-			{.fd = inside->unfed_size || inside->input_ended ? -1 : inside->input.fd,
-			 .events = POLLIN},
-			{.fd = inside->unfed_size ? inside->stdin_fd : -1, .events = POLLOUT},
+	enum { SIGNALS, CONTROL, STREAM, FDS = STREAM + LAB_STREAMS };
+
+	while (!is_over(inside)) {
+		bool answering = lab_writer_pending(&inside->answers);
+		struct pollfd fds[FDS] = {
+			[SIGNALS] = {.fd = signals, .events = POLLIN},
+			[CONTROL] = {.fd = inside->control.fd,
+				     .events = (short)(answering ? POLLIN | POLLOUT : POLLIN)},
 		};
 
-		for (int i = 0; i < 2; i++) {
-			struct lab_writer *to = &inside->streams[i];
-
-			wait[4 + i] = (struct pollfd){.fd = to->fd, .events = POLLOUT};
-			wait[6 + i] = (struct pollfd){.fd = inside->sources[i], .events = POLLIN};
-			if (lab_writer_pending(to))
-				wait[6 + i].fd = -1;
-			else
-				wait[4 + i].fd = -1;
-		}
-		if (poll(wait, ARRAY_SIZE(wait), -1) < 0)
+		for (int i = 0; i < LAB_STREAMS; i++)
+			fds[STREAM + i] = lab_pump_wait(&inside->streams[i]);
+		if (poll(fds, FDS, -1) < 0)
 			continue;
-		if (wait[0].revents) {
+		if (fds[SIGNALS].revents) {
 			struct signalfd_siginfo info;
 
 			while (read(signals, &info, sizeof(info)) == sizeof(info))
 				;
 			reap(inside);
 		}
-		if (wait[1].revents & (POLLIN | POLLHUP))
+		if (fds[CONTROL].revents & (POLLIN | POLLHUP))
 			handle_control(inside);
 		lab_writer_flush(&inside->answers);
-		if (wait[2].revents)
-			inside->input_ended |= !lab_reader_fill(&inside->input);
-		if (wait[2].revents || wait[3].revents)
-			feed(inside);
-		for (int i = 0; i < 2; i++) {
-			if (wait[6 + i].revents)
-				take_output(inside, i);
-			lab_writer_flush(&inside->streams[i]);
-		}
+		if (fds[STREAM].revents)
+			move_input(inside);
+		for (int i = 1; i < LAB_STREAMS; i++)
+			if (fds[STREAM + i].revents)
+				lab_pump_move(&inside->streams[i]);
 	}
+}
+
+static _Noreturn void finish(struct inside *inside)
+{
+	const struct lab_exit end = {.code = inside->exit_code,
+				     .bytes = {inside->streams[1].taken, inside->streams[2].taken}};
+
+	/* Pages of shared mappings; the host kills the machine next. */
+	sync();
+	lab_writer_put(&inside->answers, LAB_EXITED, &end, sizeof(end));
+	send_all(&inside->answers);
+	wait_for_the_end();
 }
 
 void lab_inside(void)
@@ -475,17 +435,16 @@ void lab_inside(void)
 	if (qemu_races_start_cpus(&error))
 		die("%s", error.text);
 	inside.control.fd = inside.answers.fd = open_port(LAB_PORT_CONTROL);
-	inside.input.fd = open_port(LAB_PORT_INPUT);
-	inside.streams[0].fd = open_port(LAB_PORT_OUTPUT);
-	inside.streams[1].fd = open_port(LAB_PORT_ERRORS);
-	inside.unfed = malloc(LAB_DATA_MAX);
+	inside.streams[0].from = open_port(LAB_PORT_STREAM);
+	inside.streams[1].to = open_port(LAB_PORT_STREAM + 1);
+	inside.streams[2].to = open_port(LAB_PORT_STREAM + 2);
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (!inside.unfed || signals < 0)
-		die("no memory or descriptors");
+	if (signals < 0)
+		die("cannot wait for signals: %s", strerror(errno));
 	wait_for_request(&inside);
 	enter_directory(&inside);
 	start_command(&inside);

@@ -5,20 +5,22 @@
  * tree. The parts, one file each:
  *
  *	lab.c		the command line
- *	parts.c	a kernel's packages, fetched and unpacked into the cache
+ *	paths.c		the cache, and the programs that the lab needs
+ *	kernels.c	a kernel's packages, unpacked into the cache (unpack.sh, copy.sh)
  *	packages.c	which those are, and getting them with apt
- *	initramfs.c	the initramfs that L1 boots from, and its script (init.c)
- *	cpio.c	the archive format of an initramfs
+ *	initramfs.c	the initramfs that L1 boots from; its script is init.sh
  *	machine.c	the QEMU process and the descriptors that lead into it
- *	run.c	the life of one run: relays streams and signals, yields the exit code
+ *	run.c		the life of one run: relays streams and signals, yields the exit code
  *	inside.c	the other end: process 1 of L1, which runs the command
- *	qemu_races.c	what that does about the faults of QEMU
+ *	pump.c		one stream of the command, at either end
  *	protocol.c	the frames that the two ends exchange
+ *	qemu_races.c	what inside.c does about the faults of QEMU
  */
 #ifndef TOOLS_LAB_LAB_H
 #define TOOLS_LAB_LAB_H
 
 #include "base/error.h"
+#include "tools/lab/protocol.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -53,16 +55,13 @@ struct lab_kernel {
 	char release[128];      /* as uname -r would say */
 };
 
-/* snprintf() into a path; false when it does not fit. */
-bool lab_path(char path[static PATH_MAX], const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+/* snprintf() into a path; GP_ERR_INVALID_ARGS when it does not fit. */
+gp_status_t lab_path(struct error *error, char path[static PATH_MAX], const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* Makes the cache directory ($GUESTPROF_CACHE, $XDG_CACHE_HOME/guestprof or
  * ~/.cache/guestprof), with `below` appended, and gives its path. */
 gp_status_t lab_cache_path(const char *below, char path[static PATH_MAX], struct error *error);
-
-/* Makes a directory and those above it. */
-gp_status_t lab_make_directories(const char *path, struct error *error);
 
 /* Finds a program in PATH; the error names `package`, the Debian package that has it. */
 gp_status_t lab_find_program(const char *name, const char *package, char path[static PATH_MAX],
@@ -86,15 +85,22 @@ gp_status_t lab_kernel_fetch(const char *package, const char *directory, struct 
 gp_status_t lab_initramfs_find(const struct lab_kernel *kernel, char path[static PATH_MAX],
 			       struct error *error);
 
-/* The text of the script that is /init there. */
-extern const char lab_init_script[];
+/* Shell scripts: /init there, and what makes a kernel's directory and a copy of it. */
+extern const char lab_init_script[], lab_unpack_script[], lab_copy_script[];
 
-/* One L1 machine. All descriptors are non-blocking and close-on-exec. */
+/* What leads into the machine. All are sockets: non-blocking, close-on-exec. */
+enum {
+	LAB_CONTROL,                            /* to inside.c: protocol.h */
+	LAB_STREAM,                             /* and the two behind it: the command's streams */
+	LAB_CONSOLE = LAB_STREAM + LAB_STREAMS, /* L1's serial console */
+	LAB_MESSAGES,                           /* what QEMU itself prints */
+	LAB_FDS,
+};
+
+/* One L1 machine. */
 struct lab_machine {
 	pid_t process;
-	int control, input, output, errors; /* sockets to inside.c */
-	int console;                        /* L1's serial console */
-	int messages;                       /* what QEMU itself prints */
+	int fds[LAB_FDS];
 };
 
 struct lab_machine_config {

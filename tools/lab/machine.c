@@ -25,19 +25,31 @@ struct arguments {
 	bool failed;
 };
 
-static void add(struct arguments *arguments, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void add(struct arguments *arguments, const char *format, ...)
+static void add_one(struct arguments *arguments, char *text)
 {
+	if (!text || arguments->count == ARGUMENTS_MAX) {
+		arguments->failed = true;
+		free(text);
+		return;
+	}
+	arguments->list[arguments->count++] = text;
+	arguments->list[arguments->count] = NULL;
+}
+
+static void add(struct arguments *arguments, const char *option, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* An option and its value; NULL: it has none. */
+static void add(struct arguments *arguments, const char *option, const char *format, ...)
+{
+	char *value = NULL;
 	va_list values;
 
+	add_one(arguments, strdup(option));
+	if (!format)
+		return;
 	va_start(values, format);
-	if (arguments->count == ARGUMENTS_MAX ||
-	    vasprintf(&arguments->list[arguments->count], format, values) < 0)
-		arguments->failed = true;
-	else
-		arguments->list[++arguments->count] = NULL;
+	add_one(arguments, vasprintf(&value, format, values) < 0 ? NULL : value);
 	va_end(values);
 }
 
@@ -89,12 +101,10 @@ static bool add_share(struct arguments *arguments, const char *path, const char 
 
 	if (!escape_commas(path, escaped, sizeof(escaped)))
 		return false;
-	add(arguments, "-fsdev");
 	/* "none": as mapped to this user, whose lack of the right to chown is not an error. */
-	add(arguments, "local,id=%s,path=%s,security_model=none,multidevs=remap%s", tag, escaped,
-	    writable ? "" : ",readonly=on");
-	add(arguments, "-device");
-	add(arguments, "virtio-9p-pci,fsdev=%s,mount_tag=%s", tag, tag);
+	add(arguments, "-fsdev", "local,id=%s,path=%s,security_model=none,multidevs=remap%s", tag,
+	    escaped, writable ? "" : ",readonly=on");
+	add(arguments, "-device", "virtio-9p-pci,fsdev=%s,mount_tag=%s", tag, tag);
 	return true;
 }
 
@@ -110,77 +120,60 @@ static const char *cpu_model(void)
 }
 
 static gp_status_t make_arguments(const struct lab_machine_config *config,
-				  const int ports[static 5], struct arguments *arguments,
+				  const int fds[static LAB_FDS], struct arguments *arguments,
 				  struct error *error)
 {
-	static const char *const names[] = {LAB_PORT_CONTROL, LAB_PORT_INPUT, LAB_PORT_OUTPUT,
-					    LAB_PORT_ERRORS};
 	/* The kernel takes 2047 bytes in all. */
 	char agent[1600];
 
 	if (!escape_octal(config->agent, agent, sizeof(agent)))
 		return error_set(error, GP_ERR_INVALID_ARGS, "the path %s is too long",
 				 config->agent);
-	add(arguments, "%s", config->qemu);
-	add(arguments, "-nodefaults");
-	add(arguments, "-no-user-config");
-	add(arguments, "-no-reboot");
-	add(arguments, "-display");
-	add(arguments, "none");
-	add(arguments, "-accel");
-	add(arguments, "tcg,thread=multi,tb-size=512");
-	add(arguments, "-cpu");
-	add(arguments, "%s", cpu_model());
-	add(arguments, "-smp");
+	add(arguments, config->qemu, NULL);
+	add(arguments, "-nodefaults", NULL);
+	add(arguments, "-no-user-config", NULL);
+	add(arguments, "-no-reboot", NULL);
+	add(arguments, "-display", "none");
+	add(arguments, "-accel", "tcg,thread=multi,tb-size=512");
+	add(arguments, "-cpu", "%s", cpu_model());
 	/* The first one is not for the command: see qemu_races.c. */
-	add(arguments, "%u", config->cpus + 1);
-	add(arguments, "-m");
-	add(arguments, "%lluM", (unsigned long long)config->memory_mib);
+	add(arguments, "-smp", "%u", config->cpus + 1);
+	add(arguments, "-m", "%lluM", (unsigned long long)config->memory_mib);
 	/* reserve=off: more memory than the host would promise is fine until it is used. */
-	add(arguments, "-object");
-	add(arguments, "memory-backend-ram,id=ram,size=%lluM,reserve=off",
+	add(arguments, "-object", "memory-backend-ram,id=ram,size=%lluM,reserve=off",
 	    (unsigned long long)config->memory_mib);
-	add(arguments, "-machine");
-	add(arguments, "pc,memory-backend=ram");
-	add(arguments, "-kernel");
-	add(arguments, "%s", config->kernel);
-	add(arguments, "-initrd");
-	add(arguments, "%s", config->initramfs);
-	add(arguments, "-append");
+	add(arguments, "-machine", "pc,memory-backend=ram");
+	add(arguments, "-kernel", "%s", config->kernel);
+	add(arguments, "-initrd", "%s", config->initramfs);
 	/* tsc=reliable: QEMU's TSC is one for all CPUs but does not say so; without it the kernel
 	 * takes the HPET, each reading of which waits for QEMU's global lock. A lab under load
 	 * then did nothing but serve its own timers.
 	 * maxcpus: the others are started once the kernel has patched its code: qemu_races.c.
 	 * softlockup_panic, watchdog_thresh: a lab whose CPU does not get on for a minute never
-	 * does (docs/design/lab.md); so it ends, and another one can be tried. */
-	add(arguments,
+	 * does (docs/booting.md); so it ends, and another one can be tried. */
+	add(arguments, "-append",
 	    "console=ttyS0 %s mitigations=off tsc=reliable maxcpus=1 softlockup_panic=1 "
 	    "watchdog_thresh=30 panic=-1 guestprof.agent=%s",
 	    config->verbose ? "loglevel=7" : "quiet", agent);
-	add(arguments, "-chardev");
-	add(arguments, "socket,id=console,fd=%d", ports[4]);
-	add(arguments, "-serial");
-	add(arguments, "chardev:console");
-	add(arguments, "-device");
-	add(arguments, "virtio-serial-pci,max_ports=8");
-	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
-		add(arguments, "-chardev");
-		add(arguments, "socket,id=port%u,fd=%d", i, ports[i]);
-		add(arguments, "-device");
-		add(arguments, "virtserialport,chardev=port%u,name=%s", i, names[i]);
+	add(arguments, "-chardev", "socket,id=console,fd=%d", fds[LAB_CONSOLE]);
+	add(arguments, "-serial", "chardev:console");
+	add(arguments, "-device", "virtio-serial-pci,max_ports=8");
+	for (unsigned i = LAB_CONTROL; i < LAB_CONSOLE; i++) {
+		add(arguments, "-chardev", "socket,id=port%u,fd=%d", i, fds[i]);
+		add(arguments, "-device", "virtserialport,chardev=port%u,nr=%u", i,
+		    i + LAB_PORT_CONTROL);
 	}
 	if (!add_share(arguments, "/", LAB_SHARE_ROOT, false) ||
 	    (config->directory &&
 	     !add_share(arguments, config->directory, LAB_SHARE_DIRECTORY, true)))
 		return error_set(error, GP_ERR_INVALID_ARGS,
-				 "the path of this directory is too "
-				 "long");
+				 "the path of this directory is too long");
 	if (arguments->failed)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory to start QEMU");
 	return GP_OK;
 }
 
-static _Noreturn void become_qemu(char *const *arguments, const int ports[static 5], int messages,
+static _Noreturn void become_qemu(char *const *arguments, const int fds[static LAB_FDS],
 				  pid_t parent)
 {
 	sigset_t none;
@@ -194,77 +187,70 @@ static _Noreturn void become_qemu(char *const *arguments, const int ports[static
 		_exit(127);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	if (null < 0 || dup2(null, 0) < 0 || dup2(messages, 1) < 0 || dup2(messages, 2) < 0)
+	if (null < 0 || dup2(null, 0) < 0 || dup2(fds[LAB_MESSAGES], 1) < 0 ||
+	    dup2(fds[LAB_MESSAGES], 2) < 0)
 		_exit(127);
-	for (unsigned i = 0; i < 5; i++)
-		fcntl(ports[i], F_SETFD, 0);
+	for (unsigned i = 0; i < LAB_MESSAGES; i++)
+		fcntl(fds[i], F_SETFD, 0);
 	execv(arguments[0], arguments);
 	dprintf(2, "cannot run %s: %s\n", arguments[0], strerror(errno));
 	_exit(127);
+}
+
+static void close_all(int fds[static LAB_FDS])
+{
+	for (unsigned i = 0; i < LAB_FDS; i++) {
+		if (fds[i] >= 0)
+			close(fds[i]);
+		fds[i] = -1;
+	}
 }
 
 gp_status_t lab_machine_start(const struct lab_machine_config *config, struct lab_machine *machine,
 			      struct error *error)
 {
 	struct arguments arguments = {0};
-	int ours[6], theirs[6], made = 0;
+	int theirs[LAB_FDS];
 	gp_status_t status = GP_OK;
-	pid_t parent = getpid(), child = -1;
+	pid_t parent = getpid();
 
-	for (; made < 6; made++) {
+	machine->process = 0;
+	for (unsigned i = 0; i < LAB_FDS; i++)
+		machine->fds[i] = theirs[i] = -1;
+	for (unsigned i = 0; !status && i < LAB_FDS; i++) {
 		int pair[2];
 
 		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
 			status = error_set_errno(error, errno, "cannot make a socket pair");
-			break;
+		} else {
+			machine->fds[i] = pair[0];
+			theirs[i] = pair[1];
+			fcntl(pair[0], F_SETFL, O_NONBLOCK);
 		}
-		ours[made] = pair[0];
-		theirs[made] = pair[1];
-		fcntl(pair[0], F_SETFL, O_NONBLOCK);
 	}
-	if (status == GP_OK)
+	if (!status)
 		status = make_arguments(config, theirs, &arguments, error);
-	if (status == GP_OK) {
-		child = fork();
-		if (child == 0)
-			become_qemu(arguments.list, theirs, theirs[5], parent);
-		if (child < 0)
+	if (!status) {
+		machine->process = fork();
+		if (!machine->process)
+			become_qemu(arguments.list, theirs, parent);
+		if (machine->process < 0)
 			status = error_set_errno(error, errno, "cannot start QEMU");
 	}
 	arguments_deinit(&arguments);
-	for (int i = 0; i < made; i++) {
-		close(theirs[i]);
-		if (status != GP_OK)
-			close(ours[i]);
-	}
-	if (status != GP_OK)
-		return status;
-	*machine = (struct lab_machine){
-		.process = child,
-		.control = ours[0],
-		.input = ours[1],
-		.output = ours[2],
-		.errors = ours[3],
-		.console = ours[4],
-		.messages = ours[5],
-	};
-	return GP_OK;
+	close_all(theirs);
+	if (status)
+		lab_machine_stop(machine);
+	return status;
 }
 
 void lab_machine_stop(struct lab_machine *machine)
 {
-	int *const fds[] = {&machine->control, &machine->input,   &machine->output,
-			    &machine->errors,  &machine->console, &machine->messages};
-
 	if (machine->process > 0) {
 		kill(machine->process, SIGKILL);
 		while (waitpid(machine->process, NULL, 0) < 0 && errno == EINTR)
 			;
-		machine->process = 0;
 	}
-	for (unsigned i = 0; i < ARRAY_SIZE(fds); i++) {
-		if (*fds[i] >= 0)
-			close(*fds[i]);
-		*fds[i] = -1;
-	}
+	machine->process = 0;
+	close_all(machine->fds);
 }

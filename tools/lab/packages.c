@@ -139,9 +139,9 @@ static gp_status_t read_suite(const char *suite, struct lab_packages *packages, 
 	if (lab_cache_path(below, path, error) != GP_OK)
 		return error->status;
 	path[strlen(path) - strlen("/lists/partial")] = 0;
-	if (!lab_path(file, "%s/sources.list", path) ||
-	    !lab_path(packages->configuration, "%s/apt.conf", path))
-		return error_set(error, GP_ERR_INVALID_ARGS, "the cache's path is too long");
+	if (lab_path(error, file, "%s/sources.list", path) ||
+	    lab_path(error, packages->configuration, "%s/apt.conf", path))
+		return error->status;
 	find_mirror(mirror, sizeof(mirror));
 	AUTO_FCLOSE FILE *sources = fopen(file, "we");
 	AUTO_FCLOSE FILE *configuration = fopen(packages->configuration, "we");

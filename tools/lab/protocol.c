@@ -7,10 +7,11 @@
 #include <unistd.h>
 
 #define HEADER 8u
+#define BUFFER_BYTES 4096u
 
 static bool reserve(uint8_t **buffer, size_t *capacity, size_t wanted)
 {
-	size_t size = *capacity ? *capacity : 2 * LAB_DATA_MAX;
+	size_t size = *capacity ? *capacity : BUFFER_BYTES;
 	uint8_t *grown;
 
 	if (wanted <= *capacity)
@@ -36,7 +37,7 @@ static uint32_t frame_length(const uint8_t *header)
 
 bool lab_reader_fill(struct lab_reader *reader)
 {
-	size_t wanted = LAB_DATA_MAX + HEADER;
+	size_t wanted = BUFFER_BYTES;
 	ssize_t got;
 
 	if (reader->ended)

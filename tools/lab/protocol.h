@@ -1,9 +1,8 @@
 /* What the two ends of the lab say to each other.
  *
- * Four virtio-serial ports join them. Each carries frames in a fixed direction (control in
- * both), so that an end of file is something that was said and not something that was
- * guessed from a closed port, and so that a command which does not read its input cannot
- * keep a signal from it.
+ * Four virtio-serial ports join them. Three carry the command's streams (pump.h); the control port
+ * carries frames, so that a command which does not read its input cannot keep a signal from it, and
+ * an end of file is something that was said and not something that was guessed from a closed port.
  *
  *	 0        4        8            8 + length
  *	+--------+--------+------------+
@@ -19,10 +18,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LAB_PORT_CONTROL "guestprof.control"
-#define LAB_PORT_INPUT "guestprof.input"
-#define LAB_PORT_OUTPUT "guestprof.output"
-#define LAB_PORT_ERRORS "guestprof.errors"
+/* The streams' ports are LAB_PORT_STREAM + 0, 1 and 2, for stdin, stdout and stderr. */
+#define LAB_PORT_CONTROL 1
+#define LAB_PORT_STREAM 2
+#define LAB_STREAMS 3
 
 /* Tags of the 9p shares. */
 #define LAB_SHARE_ROOT "hostroot"
@@ -32,22 +31,24 @@
 #define LAB_FAILURE_MARK "guestprof-lab failed: "
 
 #define LAB_FRAME_MAX (4u << 20)
-#define LAB_DATA_MAX 65536u
 
 enum lab_frame_kind {
-	/* input, output, errors */
-	LAB_DATA = 1,
-	LAB_END, /* no more data on this port */
-	/* control, to L1 */
-	LAB_REQUEST, /* struct lab_request and its strings */
-	LAB_SIGNAL,  /* uint32_t: a signal for the command */
-	LAB_WINDOW,  /* struct lab_window */
-	LAB_CLOSE,   /* uint32_t: 1 or 2, nobody reads that stream any more */
-	/* control, from L1 */
+	/* to L1 */
+	LAB_REQUEST = 1, /* struct lab_request and its strings */
+	LAB_SIGNAL,      /* uint32_t: a signal for the command */
+	LAB_WINDOW,      /* struct lab_window */
+	LAB_INPUT_END,   /* uint64_t: the bytes of the input, all of which have been sent */
+	LAB_CLOSE,       /* uint32_t: 1 or 2, nobody reads that stream any more */
+	/* from L1 */
 	LAB_STARTED,      /* the command runs */
 	LAB_INPUT_CLOSED, /* the command closed its input */
-	LAB_EXITED,       /* uint32_t: the exit code */
+	LAB_EXITED,       /* struct lab_exit; comes last */
 	LAB_FAILED,       /* text: why the lab cannot run the command */
+};
+
+struct lab_exit {
+	uint32_t code, zero;
+	uint64_t bytes[2]; /* of stdout and stderr */
 };
 
 struct lab_window {
@@ -63,7 +64,8 @@ struct lab_request {
 	uint8_t zero;
 	struct lab_window window;
 };
-_Static_assert(sizeof(struct lab_request) == 16, "both ends agree on the layout");
+_Static_assert(sizeof(struct lab_request) == 16 && sizeof(struct lab_exit) == 24,
+	       "both ends agree on the layout");
 
 struct lab_frame {
 	uint32_t kind, length;

@@ -1,12 +1,13 @@
 /* The life of one run in the lab, seen from the host. */
-#include "base/clock.h"
 #include "tools/lab/lab.h"
 #include "tools/lab/protocol.h"
+#include "tools/lab/pump.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/container.h"
+#include "base/terminal_lines.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 /* A machine whose command has not started by then has hung, which QEMU's emulation of
@@ -30,8 +32,7 @@
 #define GRACE_SECONDS 60
 #define BOOT_ATTEMPTS 2
 
-/* What is kept of L1's console and QEMU's messages, to be shown when the lab fails. */
-#define TAIL_BYTES 8192
+/* Lines of L1's console and QEMU's messages that are shown when the lab fails. */
 #define TAIL_LINES 12
 
 /* Logs older than this are removed. */
@@ -40,21 +41,20 @@
 struct run {
 	const struct lab_options *options;
 	struct lab_machine machine;
-	struct lab_reader control, streams[2];
-	struct lab_writer requests, input;
-	uint64_t begin_ns; /* of the first attempt, for --timeout */
-	bool stalled;      /* not started after BOOT_SECONDS */
-	bool started, input_ended, stream_ended[2], exited;
-	bool pending[2]; /* the frame in `data` is not written yet */
-	struct lab_frame data[2];
-	sigset_t passed_on;    /* signals the command got; a second one is for the lab */
-	uint64_t end_asked_ns; /* 0: no SIGTERM or SIGHUP yet */
-	int exit_code;         /* valid when exited */
-	char failure[512];     /* why the lab failed; empty: unknown yet */
+	struct lab_reader control;
+	struct lab_writer requests;
+	struct lab_pump streams[LAB_STREAMS];
+	uint64_t begin_ns;        /* of the first attempt, for --timeout */
+	uint64_t boot_ns;         /* of this one */
+	uint64_t end_asked_at_ns; /* 0: no SIGTERM or SIGHUP yet */
+	bool stalled;             /* not started after BOOT_SECONDS */
+	bool started, exited;
+	sigset_t passed_on; /* signals the command got; a second one is for the lab */
+	int exit_code;      /* valid when exited */
+	char failure[512];  /* why the lab failed; empty: unknown yet */
 	int log;
 	char log_path[PATH_MAX];
-	char tail[TAIL_BYTES]; /* the log's end */
-	size_t tail_used;
+	struct terminal_lines tail; /* the log's end */
 };
 
 static struct termios saved_terminal;
@@ -95,78 +95,42 @@ static void run_fail(struct run *run, const char *format, ...)
 	va_end(arguments);
 }
 
-/* Puts console or QEMU output in the log. */
-static void note(struct run *run, const char *bytes, size_t size)
-{
-	if (run->log >= 0 && write(run->log, bytes, size) < 0) {
-		close(run->log);
-		run->log = -1;
-	}
-	if (run->options->verbose)
-		fwrite(bytes, 1, size, stderr);
-	if (size > TAIL_BYTES) {
-		bytes += size - TAIL_BYTES;
-		size = TAIL_BYTES;
-	}
-	if (run->tail_used + size > TAIL_BYTES) {
-		size_t drop = run->tail_used + size - TAIL_BYTES;
-
-		memmove(run->tail, run->tail + drop, run->tail_used - drop);
-		run->tail_used -= drop;
-	}
-	memcpy(run->tail + run->tail_used, bytes, size);
-	run->tail_used += size;
-}
-
-/* Reads one of the noise descriptors. False when it has ended. */
+/* Takes console or QEMU output into the log. False when the descriptor has ended. */
 static bool take_noise(struct run *run, int fd)
 {
 	char piece[4096];
 	ssize_t got = read(fd, piece, sizeof(piece));
 
-	if (got > 0)
-		note(run, piece, (size_t)got);
-	return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
-}
-
-/* The text behind `mark` in the log's end, up to the end of its line. */
-static bool find_in_tail(const struct run *run, const char *mark, char *text, size_t size)
-{
-	const char *at = memmem(run->tail, run->tail_used, mark, strlen(mark));
-	size_t left, length = 0;
-
-	if (!at)
-		return false;
-	at += strlen(mark);
-	left = (size_t)(run->tail + run->tail_used - at);
-	while (length < left && length < size - 1 && at[length] != '\n' && at[length] != '\r')
-		length++;
-	memcpy(text, at, length);
-	text[length] = 0;
+	if (got <= 0)
+		return got < 0 && (errno == EAGAIN || errno == EINTR);
+	if (run->log >= 0 && write(run->log, piece, (size_t)got) < 0) {
+		close(run->log);
+		run->log = -1;
+	}
+	if (run->options->verbose)
+		fwrite(piece, 1, (size_t)got, stderr);
+	terminal_lines_add(&run->tail, piece, (size_t)got);
 	return true;
 }
 
-/* The last lines, without the control characters that a console may hold. */
+/* What follows `mark` in a line of the log's end; NULL: no line has it. */
+static const char *find_in_tail(const struct run *run, const char *mark)
+{
+	for (size_t i = 0; i < terminal_lines_count(&run->tail); i++) {
+		const char *at = strstr(terminal_lines_get(&run->tail, i), mark);
+
+		if (at)
+			return at + strlen(mark);
+	}
+	return NULL;
+}
+
 static void print_tail(const struct run *run)
 {
-	size_t start = run->tail_used;
-	unsigned lines = 0;
+	size_t count = terminal_lines_count(&run->tail);
 
-	while (start && !(run->tail[start - 1] == '\n' && ++lines > TAIL_LINES))
-		start--;
-	bool fresh = true;
-	for (size_t i = start; i < run->tail_used; i++) {
-		char c = run->tail[i];
-
-		if (c == '\r')
-			continue;
-		if (fresh && c != '\n')
-			fputs("  | ", stderr);
-		fresh = c == '\n';
-		fputc(c == '\n' || c == '\t' || isprint((unsigned char)c) ? c : '?', stderr);
-	}
-	if (!fresh)
-		fputc('\n', stderr);
+	for (size_t i = count > TAIL_LINES ? count - TAIL_LINES : 0; i < count; i++)
+		fprintf(stderr, "  | %s\n", terminal_lines_get(&run->tail, i));
 }
 
 static void open_log(struct run *run)
@@ -194,17 +158,6 @@ static void open_log(struct run *run)
 		run->log = open(run->log_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 }
 
-static bool append(uint8_t *bytes, size_t *used, const char *text)
-{
-	size_t length = strlen(text) + 1;
-
-	if (*used + length > LAB_FRAME_MAX)
-		return false;
-	memcpy(bytes + *used, text, length);
-	*used += length;
-	return true;
-}
-
 static struct lab_window window_size(void)
 {
 	struct winsize size = {0};
@@ -213,7 +166,16 @@ static struct lab_window window_size(void)
 	return (struct lab_window){.rows = size.ws_row, .columns = size.ws_col};
 }
 
-static bool put_request(struct run *run, const char *directory, bool writable, bool terminal)
+static uint32_t put_strings(FILE *to, char *const *texts)
+{
+	uint32_t count = 0;
+
+	for (; texts[count]; count++)
+		fwrite(texts[count], 1, strlen(texts[count]) + 1, to);
+	return count;
+}
+
+static bool put_request(struct run *run, char *directory, bool writable, bool terminal)
 {
 	struct lab_request request = {
 		.terminal = terminal,
@@ -221,23 +183,20 @@ static bool put_request(struct run *run, const char *directory, bool writable, b
 		.writable = writable,
 		.window = window_size(),
 	};
-	AUTO_FREE uint8_t *bytes = malloc(LAB_FRAME_MAX);
-	size_t used = sizeof(request);
-	bool fits;
+	AUTO_FREE char *bytes = NULL;
+	size_t size;
+	FILE *to = open_memstream(&bytes, &size);
 
-	if (!bytes)
+	if (!to)
 		return false;
-	fits = append(bytes, &used, directory);
-	for (char *const *text = run->options->command; *text && fits; text++) {
-		fits = append(bytes, &used, *text);
-		request.argument_count++;
-	}
-	for (char *const *text = run->options->environment; *text && fits; text++) {
-		fits = append(bytes, &used, *text);
-		request.environment_count++;
-	}
+	fwrite(&request, sizeof(request), 1, to);
+	put_strings(to, (char *const[]){directory, NULL});
+	request.argument_count = put_strings(to, run->options->command);
+	request.environment_count = put_strings(to, run->options->environment);
+	if (fclose(to))
+		return false;
 	memcpy(bytes, &request, sizeof(request));
-	return fits && lab_writer_put(&run->requests, LAB_REQUEST, bytes, used);
+	return lab_writer_put(&run->requests, LAB_REQUEST, bytes, size);
 }
 
 static void put_number(struct run *run, enum lab_frame_kind kind, uint32_t number)
@@ -249,8 +208,9 @@ static void put_number(struct run *run, enum lab_frame_kind kind, uint32_t numbe
 static void finish(struct run *run, int exit_code)
 {
 	run->exited = true;
-	run->stream_ended[0] = run->stream_ended[1] = true;
 	run->exit_code = exit_code;
+	for (int i = 0; i < LAB_STREAMS; i++)
+		lab_pump_stop(&run->streams[i]);
 }
 
 static void handle_signal(struct run *run, int number)
@@ -263,8 +223,8 @@ static void handle_signal(struct run *run, int number)
 	}
 	if (number == SIGCHLD) /* QEMU; its sockets tell the rest */
 		return;
-	if (!run->end_asked_ns && (number == SIGTERM || number == SIGHUP))
-		run->end_asked_ns = monotonic_ns();
+	if (!run->end_asked_at_ns && (number == SIGTERM || number == SIGHUP))
+		run->end_asked_at_ns = monotonic_ns();
 	if (!run->started || sigismember(&run->passed_on, number))
 		finish(run, LAB_EXIT_SIGNAL + number);
 	else
@@ -272,10 +232,22 @@ static void handle_signal(struct run *run, int number)
 	sigaddset(&run->passed_on, number);
 }
 
+static void take_exit(struct run *run, const struct lab_frame *frame)
+{
+	struct lab_exit end;
+
+	if (frame->length != sizeof(end))
+		return;
+	memcpy(&end, frame->payload, sizeof(end));
+	run->exit_code = (int)(end.code & 255);
+	run->exited = true;
+	lab_pump_set_end(&run->streams[1], end.bytes[0]);
+	lab_pump_set_end(&run->streams[2], end.bytes[1]);
+}
+
 static void handle_control(struct run *run)
 {
 	struct lab_frame frame;
-	uint32_t number = 0;
 
 	lab_reader_fill(&run->control);
 	while (lab_reader_next(&run->control, &frame)) {
@@ -284,13 +256,10 @@ static void handle_control(struct run *run)
 			run->started = true;
 			break;
 		case LAB_INPUT_CLOSED:
-			run->input_ended = true;
+			lab_pump_stop(&run->streams[0]);
 			break;
 		case LAB_EXITED:
-			if (frame.length == sizeof(number))
-				memcpy(&number, frame.payload, sizeof(number));
-			run->exit_code = (int)(number & 255);
-			run->exited = true;
+			take_exit(run, &frame);
 			break;
 		case LAB_FAILED:
 			run_fail(run, "%.*s", (int)(frame.length < 400 ? frame.length : 400),
@@ -300,87 +269,64 @@ static void handle_control(struct run *run)
 	}
 }
 
-static void handle_input(struct run *run)
+static void move_input(struct run *run)
 {
-	static uint8_t piece[LAB_DATA_MAX];
-	ssize_t got = read(STDIN_FILENO, piece, sizeof(piece));
+	struct lab_pump *input = &run->streams[0];
 
-	if (got < 0 && (errno == EINTR || errno == EAGAIN))
-		return;
-	if (got > 0) {
-		lab_writer_put(&run->input, LAB_DATA, piece, (size_t)got);
-		return;
-	}
-	lab_writer_put(&run->input, LAB_END, NULL, 0);
-	run->input_ended = true;
+	lab_pump_move(input);
+	if (input->ended)
+		lab_writer_put(&run->requests, LAB_INPUT_END, &input->taken, sizeof(input->taken));
 }
 
-/* Looks for the next frame of stdout (0) or stderr (1). */
-static void next_output(struct run *run, int which)
+static void move_output(struct run *run, uint32_t which)
 {
-	while (!run->pending[which] && !run->stream_ended[which] &&
-	       lab_reader_next(&run->streams[which], &run->data[which])) {
-		if (run->data[which].kind == LAB_END)
-			run->stream_ended[which] = true;
-		else if (run->data[which].kind == LAB_DATA && run->data[which].length)
-			run->pending[which] = true;
-	}
-}
-
-/* Writes a piece of the pending frame. The descriptor is shared with other processes, so it
- * is not made non-blocking; after POLLOUT a pipe takes a page without blocking. */
-static void write_output(struct run *run, int which)
-{
-	struct lab_frame *data = &run->data[which];
-	int fd = which == 0 ? STDOUT_FILENO : STDERR_FILENO;
-	size_t size = data->length < 4096 ? data->length : 4096;
-	ssize_t put = write(fd, data->payload, size);
-
-	if (put < 0 && (errno == EINTR || errno == EAGAIN))
-		return;
-	if (put < 0) {
-		/* As if the command wrote there: it gets SIGPIPE at its next write. */
-		put_number(run, LAB_CLOSE, which == 0 ? 1 : 2);
-		run->pending[which] = false;
-		run->stream_ended[which] = true;
-		return;
-	}
-	data->payload += put;
-	data->length -= (uint32_t)put;
-	run->pending[which] = data->length > 0;
+	lab_pump_move(&run->streams[which]);
+	/* As if the command wrote there: it gets SIGPIPE at its next write. */
+	if (run->streams[which].broken)
+		put_number(run, LAB_CLOSE, which);
 }
 
 static bool run_is_over(const struct run *run)
 {
-	return (run->exited && run->stream_ended[0] && run->stream_ended[1]) || run->failure[0];
+	return (run->exited && lab_pump_is_done(&run->streams[1]) &&
+		lab_pump_is_done(&run->streams[2])) ||
+	       run->failure[0];
 }
 
-enum { SIGNALS, CONTROL, INPUT, STDIN, CONSOLE, MESSAGES, STREAM, STANDARD = STREAM + 2, FDS = 10 };
+/* QEMU is gone. */
+static void explain_end(struct run *run)
+{
+	struct pollfd console = {.fd = run->machine.fds[LAB_CONSOLE], .events = POLLIN};
+	const char *text;
+
+	while (console.fd >= 0 && take_noise(run, console.fd) && poll(&console, 1, 0) > 0)
+		;
+	if (run_is_over(run))
+		return;
+	if ((text = find_in_tail(run, LAB_FAILURE_MARK)))
+		run_fail(run, "%s", text);
+	else if ((text = find_in_tail(run, "Kernel panic - not syncing: ")))
+		run_fail(run, "the lab's kernel panicked: %s", text);
+	else
+		run_fail(run, "the lab's machine ended before the command did");
+}
+
+enum { SIGNALS, CONTROL, CONSOLE, MESSAGES, STREAM, FDS = STREAM + LAB_STREAMS };
 
 static void prepare_poll(const struct run *run, int signals, struct pollfd fds[static FDS])
 {
-	bool feeding = lab_writer_pending(&run->input);
+	const int *machine = run->machine.fds;
+	bool asking = lab_writer_pending(&run->requests);
 
-	for (int i = 0; i < FDS; i++)
-		fds[i] = (struct pollfd){.fd = -1, .events = POLLIN};
-	fds[SIGNALS].fd = signals;
-	fds[CONTROL].fd = run->control.ended ? -1 : run->machine.control;
-	if (lab_writer_pending(&run->requests))
-		fds[CONTROL].events |= POLLOUT;
-	if (feeding)
-		fds[INPUT] = (struct pollfd){.fd = run->machine.input, .events = POLLOUT};
-	else if (run->started && !run->input_ended)
-		fds[STDIN].fd = STDIN_FILENO;
-	fds[CONSOLE].fd = run->machine.console;
-	fds[MESSAGES].fd = run->machine.messages;
-	for (int i = 0; i < 2; i++) {
-		if (run->pending[i]) {
-			fds[STANDARD + i] =
-				(struct pollfd){.fd = STDOUT_FILENO + i, .events = POLLOUT};
-		} else if (!run->stream_ended[i] && !run->streams[i].ended) {
-			fds[STREAM + i].fd = run->streams[i].fd;
-		}
-	}
+	fds[SIGNALS] = (struct pollfd){.fd = signals, .events = POLLIN};
+	fds[CONTROL] = (struct pollfd){.fd = run->control.ended ? -1 : machine[LAB_CONTROL],
+				       .events = (short)(asking ? POLLIN | POLLOUT : POLLIN)};
+	fds[CONSOLE] = (struct pollfd){.fd = machine[LAB_CONSOLE], .events = POLLIN};
+	fds[MESSAGES] = (struct pollfd){.fd = machine[LAB_MESSAGES], .events = POLLIN};
+	for (int i = 0; i < LAB_STREAMS; i++)
+		fds[STREAM + i] = lab_pump_wait(&run->streams[i]);
+	if (!run->started)
+		fds[STREAM].fd = -1;
 }
 
 static void handle_poll(struct run *run, const struct pollfd fds[static FDS])
@@ -391,89 +337,67 @@ static void handle_poll(struct run *run, const struct pollfd fds[static FDS])
 		while (read(fds[SIGNALS].fd, &info, sizeof(info)) == sizeof(info))
 			handle_signal(run, (int)info.ssi_signo);
 	}
-	for (int i = 0; i < 2; i++) {
-		if (fds[STANDARD + i].revents)
-			write_output(run, i);
-		if (fds[STREAM + i].revents)
-			lab_reader_fill(&run->streams[i]);
-		next_output(run, i);
-	}
 	if (fds[CONTROL].revents & (POLLIN | POLLHUP))
 		handle_control(run);
-	if (fds[STDIN].revents)
-		handle_input(run);
+	if (fds[STREAM].revents)
+		move_input(run);
+	for (uint32_t i = 1; i < LAB_STREAMS; i++)
+		if (fds[STREAM + i].revents)
+			move_output(run, i);
 	lab_writer_flush(&run->requests);
-	lab_writer_flush(&run->input);
-	if (fds[CONSOLE].revents && !take_noise(run, run->machine.console)) {
-		close(run->machine.console);
-		run->machine.console = -1;
+	if (fds[CONSOLE].revents && !take_noise(run, run->machine.fds[LAB_CONSOLE])) {
+		close(run->machine.fds[LAB_CONSOLE]);
+		run->machine.fds[LAB_CONSOLE] = -1;
 	}
 	/* QEMU holds the other end as its stderr: this ends when QEMU does. */
-	if (fds[MESSAGES].revents && !take_noise(run, run->machine.messages)) {
-		while (run->machine.console >= 0 && take_noise(run, run->machine.console) &&
-		       poll(&(struct pollfd){.fd = run->machine.console, .events = POLLIN}, 1, 0) >
-			       0)
-			;
-		if (!find_in_tail(run, LAB_FAILURE_MARK, run->failure, sizeof(run->failure)) &&
-		    find_in_tail(run, "Kernel panic - not syncing: ", run->failure,
-				 sizeof(run->failure) - 1)) {
-			struct error error = {0};
+	if (fds[MESSAGES].revents && !take_noise(run, run->machine.fds[LAB_MESSAGES]))
+		explain_end(run);
+}
 
-			error_set(&error, GP_ERR_INTERNAL, "%.400s", run->failure);
-			run->failure[0] = 0;
-			run_fail(run, "the lab's kernel panicked: %.400s", error.text);
-		}
-		if (!run_is_over(run))
-			run_fail(run, "the lab's machine ended before the command did");
+/* True when the time is over. Else *wait, milliseconds, becomes no longer than it. */
+static bool is_over(uint64_t begin_ns, unsigned seconds, int *wait)
+{
+	int left = milliseconds_until(begin_ns + seconds * NS_PER_SECOND);
+
+	if (*wait < 0 || left < *wait)
+		*wait = left;
+	return !left;
+}
+
+/* What cannot be waited for any longer ends the run. Returns how long to wait, for poll(). */
+static int check_time(struct run *run)
+{
+	const unsigned limit = run->options->timeout_seconds;
+	int wait = -1;
+
+	if (limit && is_over(run->begin_ns, limit, &wait)) {
+		restore_terminal();
+		fprintf(stderr, "guestprof lab: %u seconds are over\n", limit);
+		finish(run, LAB_EXIT_TIMED_OUT);
+	} else if (run->end_asked_at_ns && is_over(run->end_asked_at_ns, GRACE_SECONDS, &wait)) {
+		run_fail(run, "the command did not end within %d seconds of the signal",
+			 GRACE_SECONDS);
+	} else if (!run->started && is_over(run->boot_ns, BOOT_SECONDS, &wait)) {
+		run->stalled = true;
+		run_fail(run, "the command had not started after %d seconds", BOOT_SECONDS);
 	}
+	return wait;
 }
 
 static void relay(struct run *run, int signals)
 {
-	uint64_t start_by = monotonic_ns() + BOOT_SECONDS * NS_PER_SECOND;
-	uint64_t limit = run->options->timeout_seconds * NS_PER_SECOND;
-
-	while (!run_is_over(run)) {
+	run->boot_ns = monotonic_ns();
+	for (;;) {
+		int wait = check_time(run);
 		struct pollfd fds[FDS];
-		uint64_t now = monotonic_ns(), next = UINT64_MAX;
 
-		if (limit) {
-			next = run->begin_ns + limit;
-			if (now >= next) {
-				restore_terminal();
-				fprintf(stderr, "guestprof lab: %u seconds are over\n",
-					run->options->timeout_seconds);
-				finish(run, LAB_EXIT_TIMED_OUT);
-				return;
-			}
-		}
-		if (run->end_asked_ns) {
-			uint64_t end_by = run->end_asked_ns + GRACE_SECONDS * NS_PER_SECOND;
-
-			if (now >= end_by) {
-				run_fail(run,
-					 "the command did not end within %d seconds of the signal",
-					 GRACE_SECONDS);
-				return;
-			}
-			next = end_by < next ? end_by : next;
-		}
-		if (!run->started) {
-			if (now >= start_by) {
-				run->stalled = true;
-				run_fail(run, "the command had not started after %d seconds",
-					 BOOT_SECONDS);
-				return;
-			}
-			next = start_by < next ? start_by : next;
-		}
-		prepare_poll(run, signals, fds);
-		if (poll(fds, FDS, next < UINT64_MAX ? milliseconds_until(next) : -1) < 0 &&
-		    errno != EINTR) {
-			run_fail(run, "cannot wait: %s", strerror(errno));
+		if (run_is_over(run))
 			return;
-		}
-		handle_poll(run, fds);
+		prepare_poll(run, signals, fds);
+		if (poll(fds, FDS, wait) >= 0)
+			handle_poll(run, fds);
+		else if (errno != EINTR)
+			run_fail(run, "cannot wait: %s", strerror(errno));
 	}
 }
 
@@ -505,11 +429,9 @@ static gp_status_t start(struct run *run, bool terminal, struct error *error)
 	};
 	char qemu[PATH_MAX], initramfs[PATH_MAX], agent[PATH_MAX], directory[PATH_MAX];
 	struct lab_kernel kernel;
-	ssize_t length = readlink("/proc/self/exe", agent, sizeof(agent) - 1);
 
-	if (length < 0)
+	if (!realpath("/proc/self/exe", agent))
 		return error_set_errno(error, errno, "cannot read /proc/self/exe");
-	agent[length] = 0;
 	if (!getcwd(directory, sizeof(directory)))
 		return error_set_errno(error, errno, "cannot find the current directory");
 	if (lab_find_program("qemu-system-x86_64", "qemu-system-x86", qemu, error) != GP_OK ||
@@ -528,10 +450,16 @@ static gp_status_t start(struct run *run, bool terminal, struct error *error)
 				 LAB_FRAME_MAX);
 	if (lab_machine_start(&config, &run->machine, error) != GP_OK)
 		return error->status;
-	run->requests.fd = run->control.fd = run->machine.control;
-	run->input.fd = run->machine.input;
-	run->streams[0].fd = run->machine.output;
-	run->streams[1].fd = run->machine.errors;
+	run->requests.fd = run->control.fd = run->machine.fds[LAB_CONTROL];
+	for (int i = 0; i < LAB_STREAMS; i++)
+		run->streams[i] = (struct lab_pump){.from = run->machine.fds[LAB_STREAM + i],
+						    .to = i,
+						    /* These descriptors are shared with other
+						     * processes, so they are not made non-blocking;
+						     * after POLLOUT a pipe takes a page. */
+						    .piece = 4096};
+	run->streams[0] =
+		(struct lab_pump){.from = STDIN_FILENO, .to = run->machine.fds[LAB_STREAM]};
 	return GP_OK;
 }
 
@@ -539,11 +467,8 @@ static gp_status_t start(struct run *run, bool terminal, struct error *error)
 static void run_reset(struct run *run)
 {
 	lab_reader_deinit(&run->control);
-	lab_reader_deinit(&run->streams[0]);
-	lab_reader_deinit(&run->streams[1]);
 	lab_writer_deinit(&run->requests);
-	lab_writer_deinit(&run->input);
-	run->control.ended = run->streams[0].ended = run->streams[1].ended = false;
+	run->control.ended = false;
 	run->stalled = false;
 	run->failure[0] = 0;
 }
