@@ -39,3 +39,22 @@ void end_signals_aim(void *target)
 	if (target && signalled)
 		end_target(target);
 }
+
+static void (*restore_before_death)(void);
+
+static void restore_and_die(int signal)
+{
+	restore_before_death();
+	raise(signal); /* SA_RESETHAND: the default action now */
+}
+
+void crash_signals_catch(void (*restore)(void))
+{
+	static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGQUIT};
+	struct sigaction action = {.sa_handler = restore_and_die,
+				   .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
+
+	restore_before_death = restore;
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+		sigaction(signals[i], &action, NULL);
+}

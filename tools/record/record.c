@@ -117,23 +117,6 @@ static void draw_line(void *context)
 	record_status_draw(&recording->line);
 }
 
-static void restore_terminal_and_die(int signal)
-{
-	console_restore();
-	raise(signal); /* SA_RESETHAND: the default action now */
-}
-
-static void guard_terminal(void)
-{
-	static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGQUIT};
-	struct sigaction action = {.sa_handler = restore_terminal_and_die,
-				   .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
-
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		sigaction(signals[i], &action, NULL);
-	atexit(console_restore);
-}
-
 static void end_in_order(void *machine)
 {
 	machine_request_end(machine, MACHINE_SIGNALLED);
@@ -269,7 +252,8 @@ static gp_status_t prepare(struct recording *recording, struct error *error)
 		status = sampling_use_kernel(&recording->sampling, options->machine.kernel, error);
 	if (status)
 		return status;
-	guard_terminal();
+	crash_signals_catch(console_restore);
+	atexit(console_restore);
 	end_signals_catch(end_in_order);
 	options->machine.console_line = watch_console;
 	options->machine.console_line_context = recording;

@@ -1,8 +1,9 @@
 #include "tools/top/curses.h"
 
 #include "base/container.h"
+#include "base/library.h"
+#include "tools/end_signals.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -30,36 +31,19 @@ static char *(*terminal_text)(const char *capability);
 static void *(*set_terminal)(void *description);
 static int (*delete_terminal)(void *description);
 
-static bool find(void *library, const char *name, void *function)
-{
-	void *address = dlsym(library, name);
-
-	memcpy(function, &address, sizeof(address));
-	return address;
-}
-
 static gp_status_t load(struct error *error)
 {
-	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-	bool found;
-
-	if (!library)
-		return error_set(error, GP_ERR_NOT_FOUND,
-				 "no ncurses here (%s); Debian's package libncursesw6 has it",
-				 LIBRARY);
-	found = find(library, "setupterm", &setup_terminal) &&
-		find(library, "tigetstr", &terminal_text) &&
-		find(library, "set_curterm", &set_terminal) &&
-		find(library, "del_curterm", &delete_terminal) &&
-		find(library, "stdscr", &whole_screen);
-#define X(function) found = found && find(library, #function, &curses.function);
-	TOP_CURSES_FUNCTIONS(X)
+	static struct library library; /* it stays loaded: what it has allocated is its own */
+	static const struct library_symbol symbols[] = {
+		{"setupterm", &setup_terminal}, {"tigetstr", &terminal_text},
+		{"set_curterm", &set_terminal}, {"del_curterm", &delete_terminal},
+		{"stdscr", &whole_screen},
+#define X(function) {#function, &curses.function},
+		TOP_CURSES_FUNCTIONS(X)
 #undef X
-	/* It stays loaded: what it has allocated is its own. */
-	if (!found)
-		return error_set(error, GP_ERR_NOT_FOUND, "%s lacks functions of ncurses 6",
-				 LIBRARY);
-	return GP_OK;
+	};
+
+	return library_load(&library, LIBRARY, "libncursesw6", symbols, ARRAY_SIZE(symbols), error);
 }
 
 /* NULL: the terminal cannot do that. */
@@ -137,26 +121,6 @@ static void leave(void)
 	tcsetattr(STDOUT_FILENO, TCSANOW, &terminal_before);
 }
 
-static void leave_and_die(int signal)
-{
-	leave();
-	raise(signal); /* SA_RESETHAND: the default action now */
-}
-
-static void guard(void)
-{
-	static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGQUIT};
-	struct sigaction action = {.sa_handler = leave_and_die,
-				   .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
-	static bool guarded;
-
-	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
-		sigaction(signals[i], &action, NULL);
-	if (!guarded)
-		atexit(top_curses_end);
-	guarded = true;
-}
-
 static void make_colours(void)
 {
 	static const short colours[TOP_COLOURS] = {[TOP_GREEN] = COLOR_GREEN,
@@ -177,9 +141,14 @@ int top_curses_colour(enum top_colour colour)
 
 gp_status_t top_curses_begin(struct error *error)
 {
+	static bool is_guarded;
+
 	if (tcgetattr(STDOUT_FILENO, &terminal_before))
 		return error_set_errno(error, errno, "cannot ask for the terminal's settings");
-	guard();
+	crash_signals_catch(leave);
+	if (!is_guarded)
+		atexit(top_curses_end);
+	is_guarded = true;
 	is_taken = 1;
 	terminal = curses.newterm(NULL, stdout, stdin);
 	if (!terminal) {

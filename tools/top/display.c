@@ -1,6 +1,7 @@
 #include "tools/top/display.h"
 
 #include "analysis/text.h"
+#include "analysis/tree_walk.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,60 +184,37 @@ static uint32_t find_function(const struct top_display *display, const struct to
 	return UINT32_MAX;
 }
 
-/* The next node in the order of a walk from the top that is common enough. Children are sorted:
- * what follows a rare one is rare. */
-static uint32_t next_node(const struct call_tree *tree, uint32_t node, uint64_t least,
-			  unsigned *depth)
+struct shown {
+	const struct call_tree *tree;
+	uint64_t least;
+};
+
+static bool is_common(const void *context, uint32_t node)
 {
-	const struct call_tree_node *nodes = tree->nodes;
-	uint32_t child = nodes[node].first_child;
+	const struct shown *shown = context;
 
-	if (child && nodes[child].total >= least) {
-		(*depth)++;
-		return child;
-	}
-	while (node != CALL_TREE_ROOT) {
-		uint32_t sibling = nodes[node].next_sibling;
-
-		if (sibling && nodes[sibling].total >= least)
-			return sibling;
-		node = nodes[node].parent;
-		(*depth)--;
-	}
-	return CALL_TREE_NONE;
-}
-
-/* Whether the node's parent goes on in more than one way that is shown. */
-static bool is_split(const struct call_tree *tree, uint32_t node, uint64_t least)
-{
-	uint32_t first = tree->nodes[tree->nodes[node].parent].first_child;
-	uint32_t second = tree->nodes[first].next_sibling;
-
-	return second && tree->nodes[second].total >= least;
+	return shown->tree->nodes[node].total >= shown->least;
 }
 
 static void list_tree(struct top_display *display, const struct call_tree *tree)
 {
-	unsigned indents[CALL_TREE_DEPTH_MAX + 1] = {0}, depth = 1;
-	uint32_t node = tree->nodes[CALL_TREE_ROOT].first_child;
-	uint64_t least = tree->nodes[CALL_TREE_ROOT].total / RARE;
+	uint64_t total = tree->nodes[CALL_TREE_ROOT].total;
+	const struct shown shown = {tree, total / RARE ? total / RARE : 1};
+	unsigned indents[CALL_TREE_DEPTH_MAX + 1] = {0};
+	struct tree_walk walk;
+	struct top_row *row;
 
-	display->call_ticks = tree->nodes[CALL_TREE_ROOT].total;
-	least = least ? least : 1;
-	while (node) {
-		struct top_row *row = add_row(display);
+	display->call_ticks = total;
+	tree_walk_begin(&walk, tree, is_common, &shown);
+	while (tree_walk_next(&walk) && (row = add_row(display))) {
+		const struct call_tree_node *node = &tree->nodes[walk.node];
 
-		if (!row)
-			return;
-		row->is_split = node != 1 && is_split(tree, node, least);
-		indents[depth] = indents[depth - 1] + (row->is_split || depth == 2);
-		row->indent = indents[depth];
-		row->self = tree->nodes[node].self;
-		row->total = tree->nodes[node].total;
-		row->frame = tree->nodes[node].frame;
-		node = next_node(tree, node, least, &depth);
-		if (!depth)
-			return;
+		row->is_split = walk.depth > 1 && walk.branch;
+		indents[walk.depth] = indents[walk.depth - 1] + (row->is_split || walk.depth == 2);
+		row->indent = indents[walk.depth];
+		row->self = node->self;
+		row->total = node->total;
+		row->frame = node->frame;
 	}
 }
 

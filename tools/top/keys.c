@@ -131,15 +131,8 @@ static void scroll_console(struct top_display *display, long by)
 	display->first = (size_t)(to < 0 || last < 0 ? 0 : to > last ? last : to);
 }
 
-static void select_row_or_scroll(struct top_display *display, long to)
-{
-	if (display->page == TOP_CONSOLE)
-		scroll_console(display, -to);
-	else
-		top_display_select(display, to);
-}
-
-static bool move_by_key(struct top_display *display, int key)
+/* Whether it is a key that moves; the row it leads to, or in the console the line. */
+static bool moves(const struct top_display *display, int key, long *to)
 {
 	long row = display->page == TOP_CONSOLE ? 0 : (long)display->selected;
 	long height = (long)display->height;
@@ -147,27 +140,27 @@ static bool move_by_key(struct top_display *display, int key)
 	switch (key) {
 	case KEY_DOWN:
 	case 'j':
-		select_row_or_scroll(display, row + 1);
+		*to = row + 1;
 		return true;
 	case KEY_UP:
 	case 'k':
-		select_row_or_scroll(display, row - 1);
+		*to = row - 1;
 		return true;
 	case KEY_NPAGE:
 	case KEY_CONTROL('d'):
-		select_row_or_scroll(display, row + height);
+		*to = row + height;
 		return true;
 	case KEY_PPAGE:
 	case KEY_CONTROL('u'):
-		select_row_or_scroll(display, row - height);
+		*to = row - height;
 		return true;
 	case KEY_HOME:
 	case 'g':
-		select_row_or_scroll(display, -TOP_ROWS_MAX);
+		*to = -TOP_ROWS_MAX;
 		return true;
 	case KEY_END:
 	case 'G':
-		select_row_or_scroll(display, TOP_ROWS_MAX);
+		*to = TOP_ROWS_MAX;
 		return true;
 	default:
 		return false;
@@ -203,13 +196,20 @@ static void leave_for(struct top_display *display, enum top_page page)
 
 void top_display_key(struct top_display *display, int key)
 {
+	long to;
+
 	display->message[0] = 0;
 	if (display->asked) {
 		type(display, key);
 		return;
 	}
-	if (move_by_key(display, key))
+	if (moves(display, key, &to)) {
+		if (display->page == TOP_CONSOLE)
+			scroll_console(display, -to);
+		else
+			top_display_select(display, to);
 		return;
+	}
 	switch (key) {
 	case 'q':
 	case 'Q':

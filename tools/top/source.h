@@ -1,14 +1,14 @@
 /* What `guestprof top` shows: a trace that grows, and who writes it.
  *
  * A recording runs as a process of its own, the same as without a display, and writes its trace to
- * a file, or to memory when none is to be kept. A thread follows the trace (trace/live.h) and
- * takes what the recording prints; the display asks it for a copy now and then. So the display
- * needs nothing of the recorder but its file: it cannot slow the guest down or bring it to an end,
- * the recording stays in its sandbox, and any file that grows can be shown, whoever writes it. A
- * trace in memory is given back as it is read.
+ * a file, or to memory when none is to be kept. While the display waits for a key, the trace is
+ * followed (trace/live.h) and what the recording prints is taken. So the display needs nothing of
+ * the recorder but its file: it cannot slow the guest down or bring it to an end, the recording
+ * stays in its sandbox, and any file that grows can be shown, whoever writes it. A trace in memory
+ * is given back as it is read.
  *
- * top_source_open() or top_source_record(), then top_source_follow(), then top_source_look() as
- * often as liked, then top_source_close(). All of one thread, the display's.
+ * top_source_open() or top_source_record(), then top_source_follow() and top_source_look() in turn,
+ * then top_source_close().
  */
 #ifndef TOOLS_TOP_SOURCE_H
 #define TOOLS_TOP_SOURCE_H
@@ -59,10 +59,11 @@ gp_status_t top_source_record(const struct top_recorder *recorder, uint64_t wind
 			      struct top_state *state, struct top_source **out,
 			      struct error *error);
 
-/* Starts following. */
-gp_status_t top_source_follow(struct top_source *source, struct error *error);
+/* Follows until `until_ns` of CLOCK_MONOTONIC, at least once; earlier when `fd` has something to
+ * read, or a signal came. Returns what poll() says of `fd`. */
+short top_source_follow(struct top_source *source, int fd, uint64_t until_ns);
 
-/* Copies what is known now. Waits for the following thread for the time of a copy at most. */
+/* Copies what is known now. */
 gp_status_t top_source_look(struct top_source *source, struct live_snapshot *snapshot,
 			    struct top_state *state, struct error *error);
 

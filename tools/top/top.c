@@ -163,20 +163,13 @@ static void catch_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-/* False: the terminal is gone. */
-static bool wait_for_key(uint64_t until_ns)
-{
-	struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};
-	return poll(&keys, 1, milliseconds_until(until_ns)) <= 0 ||
-	       !(keys.revents & (POLLHUP | POLLERR | POLLNVAL));
-}
-
 /* The pictures, until somebody ends them. */
-static void show(struct top_display *display, uint64_t interval_ns)
+static void show(struct top_display *display, struct top_source *source, uint64_t interval_ns)
 {
 	uint64_t next = 0;
 
 	curses.wtimeout(curses.screen, 0);
+	top_source_follow(source, -1, 0);
 	while (!display->quit && !signalled) {
 		uint64_t before = monotonic_ns();
 		int key;
@@ -190,7 +183,8 @@ static void show(struct top_display *display, uint64_t interval_ns)
 			next = before + (interval_ns > 4 * cost ? interval_ns : 4 * cost);
 		}
 		top_pages_draw(display);
-		if (!wait_for_key(next))
+		/* A terminal that is gone is like SIGHUP. */
+		if (top_source_follow(source, STDIN_FILENO, next) & (POLLHUP | POLLERR | POLLNVAL))
 			signalled = 1;
 		while (!signalled && (key = curses.wgetch(curses.screen)) != ERR)
 			top_display_key(display, key);
@@ -218,10 +212,10 @@ static int run(struct top_source *source, const struct top_options *options, con
 	int code = EXIT_SUCCESS, recorded;
 
 	if (top_display_init(&display, source, title, options->pids, options->command, &error) ||
-	    top_source_follow(source, &error) || top_curses_begin(&error)) {
+	    top_curses_begin(&error)) {
 		code = fail(&error);
 	} else {
-		show(&display, options->interval_ns);
+		show(&display, source, options->interval_ns);
 		top_curses_end();
 	}
 	top_display_deinit(&display);
