@@ -32,6 +32,12 @@ static inline const char *text_plural(uint64_t count)
 	return count == 1 ? "" : "s";
 }
 
+/* Of nothing every part is 0 %. */
+static inline double text_percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
 /* What a trace counts time by: "every 1000 us", "every 1000000 cycles". */
 void text_print_period(FILE *to, const struct trace_info *info);
 

@@ -41,38 +41,16 @@ static const char help[] =
 
 /* Documented in guestprof-attach(1) and stable; where they mean the same as those of guestprof
  * record they are the same. */
-enum attach_exit {
-	ATTACH_VMM_EXITED = 0,
-	ATTACH_FAILED = 1,
-	ATTACH_USAGE = EXIT_USAGE,
-	ATTACH_RESET = 10,
-	ATTACH_DURATION = 13,
-	ATTACH_SIGNALLED = 16,
-	ATTACH_PANIC = 17,
-	ATTACH_VMM_KILLED = 18,
-	ATTACH_CANNOT = 21,
+#define EXIT_GUEST_PANIC 17
+#define EXIT_CANNOT_ATTACH 21
+static const int exit_codes[] = {
+	[ATTACHED_RUNNING] = EXIT_FAILURE,
+	[ATTACHED_VMM_EXITED] = EXIT_SUCCESS,
+	[ATTACHED_RESET] = 10,
+	[ATTACHED_DURATION] = 13,
+	[ATTACHED_SIGNALLED] = 16,
+	[ATTACHED_VMM_KILLED] = 18,
 };
-
-static int exit_code(enum attached_end end, bool panicked)
-{
-	if (panicked)
-		return ATTACH_PANIC;
-	switch (end) {
-	case ATTACHED_VMM_EXITED:
-		return ATTACH_VMM_EXITED;
-	case ATTACHED_VMM_KILLED:
-		return ATTACH_VMM_KILLED;
-	case ATTACHED_RESET:
-		return ATTACH_RESET;
-	case ATTACHED_DURATION:
-		return ATTACH_DURATION;
-	case ATTACHED_SIGNALLED:
-		return ATTACH_SIGNALLED;
-	case ATTACHED_RUNNING:
-		break;
-	}
-	return ATTACH_FAILED;
-}
 
 static int failure(const struct error *error, int code)
 {
@@ -182,14 +160,14 @@ static int run(struct sampling *sampling, struct attached_vm *vm)
 	 * panic's doing counts. */
 	panicked = summary.panicked && (end == ATTACHED_RESET || end == ATTACHED_VMM_EXITED);
 	text = panicked ? "guest panic" : attached_end_string(end);
-	code = exit_code(end, panicked);
+	code = panicked ? EXIT_GUEST_PANIC : exit_codes[end];
 	sampling_print_summary(sampling, text, &summary);
 	print_counts(vm);
 	if (options->json)
 		print_json(vm, text, code, &summary);
 	if (summary.problem.status) {
 		fprintf(stderr, "%s: %s: %s\n", program, options->output, summary.problem.text);
-		code = ATTACH_FAILED;
+		code = EXIT_FAILURE;
 	}
 	return code;
 }
@@ -208,9 +186,9 @@ static int record(struct sampling *sampling, struct attached_vm *vm)
 
 	describe(info, source, sizeof(source));
 	if (check_vcpus(sampling->options, info, &error) || sampling_open_output(sampling, &error))
-		return failure(&error, ATTACH_USAGE);
+		return failure(&error, EXIT_USAGE);
 	if (sampling_start(sampling, &config, &error))
-		return failure(&error, ATTACH_FAILED);
+		return failure(&error, EXIT_FAILURE);
 	fprintf(stderr, "%s: %u vCPU%s of %s\n", program, info->process->vcpu_count,
 		info->process->vcpu_count == 1 ? "" : "s", source);
 	return run(sampling, vm);
@@ -224,9 +202,9 @@ int attach_run(const struct attach_options *options)
 	int code;
 
 	if (sampling_init(&sampling, program, NULL, &options->sampling, &error)) {
-		code = failure(&error, ATTACH_USAGE);
+		code = failure(&error, EXIT_USAGE);
 	} else if (attach(options, &vm, &error)) {
-		code = failure(&error, ATTACH_CANNOT);
+		code = failure(&error, EXIT_CANNOT_ATTACH);
 	} else {
 		end_signals_aim(vm);
 		code = record(&sampling, vm);

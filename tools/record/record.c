@@ -23,20 +23,19 @@
 #include <unistd.h>
 
 /* Documented in guestprof-record(1) and stable. */
-enum record_exit {
-	RECORD_POWERED_OFF = 0,
-	RECORD_FAILED = 1,
-	RECORD_USAGE = EXIT_USAGE,
-	RECORD_RESET = 10,
-	RECORD_TRIPLE_FAULT = 11,
-	RECORD_TEXT_SEEN = 12,
-	RECORD_DURATION = 13,
-	RECORD_TIMED_OUT = 14,
-	RECORD_USER_QUIT = 15,
-	RECORD_SIGNALLED = 16,
-	RECORD_PANIC = 17,
-	RECORD_KVM_FAILED = 20,
-	RECORD_CANNOT_RUN = 21,
+#define EXIT_GUEST_PANIC 17
+#define EXIT_CANNOT_RUN 21
+static const int exit_codes[] = {
+	[MACHINE_RUNNING] = EXIT_FAILURE,
+	[MACHINE_POWERED_OFF] = EXIT_SUCCESS,
+	[MACHINE_RESET] = 10,
+	[MACHINE_TRIPLE_FAULT] = 11,
+	[MACHINE_TEXT_SEEN] = 12,
+	[MACHINE_DURATION] = 13,
+	[MACHINE_TIMED_OUT] = 14,
+	[MACHINE_USER_QUIT] = 15,
+	[MACHINE_SIGNALLED] = 16,
+	[MACHINE_ERROR] = 20, /* KVM failed */
 };
 
 /* Everything that has to be released, in one place. */
@@ -50,35 +49,6 @@ struct recording {
 	struct record_status key;  /* the device thread's, for Ctrl-A s */
 	_Atomic bool key_ready;
 };
-
-static int exit_code(enum machine_end end, bool panicked)
-{
-	if (panicked)
-		return RECORD_PANIC;
-	switch (end) {
-	case MACHINE_POWERED_OFF:
-		return RECORD_POWERED_OFF;
-	case MACHINE_RESET:
-		return RECORD_RESET;
-	case MACHINE_TRIPLE_FAULT:
-		return RECORD_TRIPLE_FAULT;
-	case MACHINE_TEXT_SEEN:
-		return RECORD_TEXT_SEEN;
-	case MACHINE_DURATION:
-		return RECORD_DURATION;
-	case MACHINE_TIMED_OUT:
-		return RECORD_TIMED_OUT;
-	case MACHINE_USER_QUIT:
-		return RECORD_USER_QUIT;
-	case MACHINE_SIGNALLED:
-		return RECORD_SIGNALLED;
-	case MACHINE_ERROR:
-		return RECORD_KVM_FAILED;
-	case MACHINE_RUNNING:
-		break;
-	}
-	return RECORD_FAILED;
-}
 
 static int failure(const struct error *error, int code)
 {
@@ -200,14 +170,13 @@ static int run(struct recording *recording)
 	}
 	end = machine_run(recording->machine, &limits, &error);
 	progress_end();
-	panicked = end == MACHINE_RESET || end == MACHINE_TRIPLE_FAULT
-			   ? atomic_load(&recording->panic_on_console)
-			   : false;
+	panicked = (end == MACHINE_RESET || end == MACHINE_TRIPLE_FAULT) &&
+		   atomic_load(&recording->panic_on_console);
 	sampling_finish(&recording->sampling, machine_end_string(end), &summary);
 	if (summary.symbols_found)
 		panicked = summary.panicked;
 	console_restore();
-	code = exit_code(end, panicked);
+	code = panicked ? EXIT_GUEST_PANIC : exit_codes[end];
 	how = panicked ? "guest panic" : machine_end_string(end);
 	sampling_print_summary(&recording->sampling, how, &summary);
 	if (options->sampling.json)
@@ -226,8 +195,8 @@ static int run(struct recording *recording)
 	if (summary.problem.status) {
 		fprintf(stderr, "guestprof record: %s: %s\n", options->sampling.output,
 			summary.problem.text);
-		if (code == RECORD_POWERED_OFF)
-			code = RECORD_FAILED;
+		if (code == EXIT_SUCCESS)
+			code = EXIT_FAILURE;
 	}
 	return code;
 }
@@ -286,8 +255,8 @@ int record_run(const struct record_options *options)
 	int code;
 
 	if (prepare(&recording, &error)) {
-		code = failure(&error, recording.fault == MACHINE_FAULT_HOST ? RECORD_CANNOT_RUN
-									     : RECORD_USAGE);
+		code = failure(&error, recording.fault == MACHINE_FAULT_HOST ? EXIT_CANNOT_RUN
+									     : EXIT_USAGE);
 	} else {
 		if (!recording.options.machine.sandbox)
 			fputs("guestprof record: WARNING: --no-sandbox: a guest that breaks out of "
@@ -297,7 +266,7 @@ int record_run(const struct record_options *options)
 			fputs("guestprof record: WARNING: this build cannot be confined "
 			      "(sanitizers): no sandbox\n",
 			      stderr);
-		code = start(&recording, &error) ? failure(&error, RECORD_FAILED) : run(&recording);
+		code = start(&recording, &error) ? failure(&error, EXIT_FAILURE) : run(&recording);
 	}
 	release(&recording);
 	return code;

@@ -34,7 +34,7 @@ static void print_rows(const char *label, const struct table *table, const struc
 	for (size_t i = 0; i < table->count && i < SHOWN; i++) {
 		fputs(i ? ", " : " ", stderr);
 		print_name(&frames->entries[table->rows[i].frame]);
-		fprintf(stderr, " %.1f %%", 100 * (double)table->rows[i].self / (double)whole);
+		fprintf(stderr, " %.1f %%", text_percent(table->rows[i].self, whole));
 	}
 	putc('\n', stderr);
 }

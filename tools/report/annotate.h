@@ -25,11 +25,6 @@ static inline size_t annotate_count(const struct annotate *annotate)
 		       : annotate->annotation.count;
 }
 
-static inline double annotate_percent(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
 gp_status_t annotate_write_text(const struct annotate *annotate, FILE *to, struct error *error);
 gp_status_t annotate_write_json(const struct annotate *annotate, FILE *to, struct error *error);
 

@@ -95,7 +95,7 @@ static void print_source(const struct annotate *annotate, FILE *to,
 
 static void print_ticks(const struct annotate *annotate, FILE *to, uint64_t ticks, uint64_t whole)
 {
-	double percent = annotate_percent(ticks, whole);
+	double percent = text_percent(ticks, whole);
 
 	if (!ticks) {
 		fputs("          ", to);
@@ -201,7 +201,7 @@ static void print_left_out(FILE *to, const struct choice *choice, const char *wh
 	if (choice->left_out)
 		fprintf(to,
 			"            ... elsewhere %.2f %%, at %zu more %s%s; --all shows all\n",
-			annotate_percent(choice->left_out_ticks, whole), choice->left_out, what,
+			text_percent(choice->left_out_ticks, whole), choice->left_out, what,
 			text_plural(choice->left_out));
 }
 
@@ -291,7 +291,7 @@ static void print_head(const struct annotate *annotate, FILE *to,
 	}
 	fprintf(to, ": %llu sample%s, %.2f %% of those in which a vCPU ran; at %#llx, %llu bytes\n",
 		(unsigned long long)function->ticks, text_plural(function->ticks),
-		annotate_percent(function->ticks, annotate->annotation.totals.running),
+		text_percent(function->ticks, annotate->annotation.totals.running),
 		(unsigned long long)symbol->start,
 		(unsigned long long)(symbol->end - symbol->start));
 }
@@ -339,7 +339,7 @@ static void print_notes(const struct annotate *annotate, FILE *to,
 				: 0);
 	if (listing->unplaced)
 		fprintf(to, "# %.2f %% lie behind the first %zu KiB, which are in the trace\n",
-			annotate_percent(listing->unplaced, function->ticks), TRACE_CODE_MAX >> 10);
+			text_percent(listing->unplaced, function->ticks), TRACE_CODE_MAX >> 10);
 }
 
 /* What there is when there is no code: addresses. */
@@ -395,7 +395,7 @@ static void print_header(const struct annotate *annotate, FILE *to)
 		(unsigned long long)annotation->totals.running);
 	if (annotation->nameless)
 		fprintf(to, ", %.1f %% of them in no known function",
-			annotate_percent(annotation->nameless, annotation->totals.running));
+			text_percent(annotation->nameless, annotation->totals.running));
 	if (info->code_functions || info->code_left_out)
 		fprintf(to, "\n# code:     of %llu functions in the trace",
 			(unsigned long long)info->code_functions);

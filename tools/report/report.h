@@ -24,11 +24,6 @@ struct report {
 	struct source_lines *lines; /* NULL: nothing shows lines or inlined functions */
 };
 
-static inline double report_percent(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
 /* How many rows of the table are to be shown. */
 static inline size_t report_rows(const struct report *report)
 {

@@ -15,7 +15,7 @@ bool report_shows_node(const void *context, uint32_t node)
 	const struct report *report = context;
 	uint64_t total = report->tree.nodes[node].total;
 
-	return total && report_percent(total, report->whole) >= report->least;
+	return total && text_percent(total, report->whole) >= report->least;
 }
 
 static void print_text(FILE *to, const char *label, const char *text)
@@ -68,12 +68,12 @@ static void print_shares(const struct profile_totals *totals, FILE *to)
 	for (int mode = 0; mode < FRAMES_MODES; mode++)
 		if (totals->modes[mode])
 			fprintf(to, " %s %.1f %%", frames_mode_name((uint64_t)mode),
-				report_percent(totals->modes[mode], totals->ticks));
+				text_percent(totals->modes[mode], totals->ticks));
 	fprintf(to, "\n# stacks:  ");
 	for (int end = 0; end < FRAMES_ENDS; end++)
 		if (totals->ends[end])
 			fprintf(to, " %s %.1f %%", frames_end_name((uint64_t)end),
-				report_percent(totals->ends[end], totals->running));
+				text_percent(totals->ends[end], totals->running));
 	putc('\n', to);
 }
 
@@ -117,7 +117,7 @@ static void print_header(const struct report *report, FILE *to)
 
 static void print_percent(const struct report *report, FILE *to, uint64_t part)
 {
-	double percent = report_percent(part, report->whole);
+	double percent = text_percent(part, report->whole);
 	const char *colour = percent >= HOT_PERCENT ? "\033[31m" : "\033[32m";
 
 	if (report->colours && percent >= WARM_PERCENT)
@@ -213,7 +213,7 @@ void report_write_markdown(const struct report *report, FILE *to)
 		(unsigned long long)info->stacks, (unsigned long long)info->partials,
 		(unsigned long long)info->dropped_records, (unsigned long long)totals->filtered);
 	fprintf(to, "- complete stacks: %.1f %%\n",
-		report_percent(totals->ends[FXT_STACK_END_ROOT], totals->running));
+		text_percent(totals->ends[FXT_STACK_END_ROOT], totals->running));
 	markdown_fact(to, "ended", info->end_reason);
 	if (!info->complete)
 		fprintf(to, "- **incomplete**: the trace %s at byte %zu of %zu\n", state_of(info),
@@ -231,9 +231,9 @@ void report_write_markdown(const struct report *report, FILE *to)
 	for (size_t i = 0; i < shown; i++) {
 		const struct table_row *row = &report->table.rows[i];
 
-		fprintf(to, "| %.2f %% |", report_percent(row->self, report->whole));
+		fprintf(to, "| %.2f %% |", text_percent(row->self, report->whole));
 		if (!report->by_owner)
-			fprintf(to, " %.2f %% |", report_percent(row->total, report->whole));
+			fprintf(to, " %.2f %% |", text_percent(row->total, report->whole));
 		fprintf(to, " %llu | ", (unsigned long long)row->self);
 		text_print_markdown(to, &report->frames.entries[row->frame]);
 		fputs(" |\n", to);

@@ -1,4 +1,5 @@
 /* The keys of `guestprof top`. */
+#include "base/container.h"
 #include "tools/top/curses.h"
 #include "tools/top/display.h"
 
@@ -131,42 +132,6 @@ static void scroll_console(struct top_display *display, long by)
 	display->first = (size_t)(to < 0 || last < 0 ? 0 : to > last ? last : to);
 }
 
-/* Whether it is a key that moves; the row it leads to, or in the console the line. */
-static bool moves(const struct top_display *display, int key, long *to)
-{
-	long row = display->page == TOP_CONSOLE ? 0 : (long)display->selected;
-	long height = (long)display->height;
-
-	switch (key) {
-	case KEY_DOWN:
-	case 'j':
-		*to = row + 1;
-		return true;
-	case KEY_UP:
-	case 'k':
-		*to = row - 1;
-		return true;
-	case KEY_NPAGE:
-	case KEY_CONTROL('d'):
-		*to = row + height;
-		return true;
-	case KEY_PPAGE:
-	case KEY_CONTROL('u'):
-		*to = row - height;
-		return true;
-	case KEY_HOME:
-	case 'g':
-		*to = -TOP_ROWS_MAX;
-		return true;
-	case KEY_END:
-	case 'G':
-		*to = TOP_ROWS_MAX;
-		return true;
-	default:
-		return false;
-	}
-}
-
 static void enter(struct top_display *display)
 {
 	if (!display->has_view)
@@ -194,78 +159,111 @@ static void leave_for(struct top_display *display, enum top_page page)
 	top_display_go_to(display, page);
 }
 
+/* The key that stands for others with the same meaning. */
+static int canonical(int key)
+{
+	static const struct {
+		int key, meaning;
+	} same[] = {
+		{KEY_DOWN, 'j'},
+		{KEY_UP, 'k'},
+		{KEY_NPAGE, KEY_CONTROL('d')},
+		{KEY_PPAGE, KEY_CONTROL('u')},
+		{KEY_HOME, 'g'},
+		{KEY_END, 'G'},
+		{'\n', '\r'},
+		{KEY_ENTER, '\r'},
+		{KEY_RIGHT, '\r'},
+		{KEY_BACKSPACE, KEY_ESCAPE},
+		{KEY_LEFT, KEY_ESCAPE},
+		{127, KEY_ESCAPE},
+		{'Q', 'q'},
+		{'?', 'h'},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(same); i++)
+		if (same[i].key == key)
+			return same[i].meaning;
+	return key;
+}
+
+/* How many rows a key goes down; 0: it does not move. */
+static long rows_of(const struct top_display *display, int key)
+{
+	switch (key) {
+	case 'j':
+		return 1;
+	case 'k':
+		return -1;
+	case KEY_CONTROL('d'):
+		return (long)display->height;
+	case KEY_CONTROL('u'):
+		return -(long)display->height;
+	case 'g':
+		return -TOP_ROWS_MAX;
+	case 'G':
+		return TOP_ROWS_MAX;
+	default:
+		return 0;
+	}
+}
+
+/* Keys that lead to a page, or ask for a text. */
+static bool leads_on(struct top_display *display, int key)
+{
+	const struct {
+		int key;
+		enum top_page page;
+		char *text;
+		void (*go)(struct top_display *display, enum top_page page);
+	} ways[] = {
+		{'f', TOP_FUNCTIONS, NULL, leave_for}, {'t', TOP_THREADS, NULL, leave_for},
+		{'v', TOP_VCPUS, NULL, leave_for},     {'c', TOP_CONSOLE, NULL, show_aside},
+		{'h', TOP_HELP, NULL, show_aside},     {'/', 0, display->find, NULL},
+		{'p', 0, display->processes, NULL},    {'n', 0, display->command, NULL},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
+		if (ways[i].key != key)
+			continue;
+		if (ways[i].text)
+			ask(display, ways[i].text);
+		else
+			ways[i].go(display, ways[i].page);
+		return true;
+	}
+	return false;
+}
+
 void top_display_key(struct top_display *display, int key)
 {
-	long to;
+	long down;
 
 	display->message[0] = 0;
 	if (display->asked) {
 		type(display, key);
 		return;
 	}
-	if (moves(display, key, &to)) {
-		if (display->page == TOP_CONSOLE)
-			scroll_console(display, -to);
-		else
-			top_display_select(display, to);
-		return;
-	}
-	switch (key) {
-	case 'q':
-	case 'Q':
+	key = canonical(key);
+	down = rows_of(display, key);
+	if (down && display->page == TOP_CONSOLE)
+		scroll_console(display, -down);
+	else if (down)
+		top_display_select(display, (long)display->selected + down);
+	else if (key == 'q')
 		display->quit = true;
-		break;
-	case ' ':
+	else if (key == ' ')
 		display->paused = !display->paused;
-		break;
-	case 's':
+	else if (key == 'x')
+		clear_filters(display);
+	else if (key == 'r')
+		turn_round(display);
+	else if (key == '\r')
+		enter(display);
+	else if (key == KEY_ESCAPE)
+		go_back(display);
+	else if (!leads_on(display, key) && key == 's') {
 		display->by_total = !display->by_total;
 		top_display_list(display);
-		break;
-	case 'f':
-		leave_for(display, TOP_FUNCTIONS);
-		break;
-	case 't':
-		leave_for(display, TOP_THREADS);
-		break;
-	case 'v':
-		leave_for(display, TOP_VCPUS);
-		break;
-	case 'c':
-		show_aside(display, TOP_CONSOLE);
-		break;
-	case 'h':
-	case '?':
-		show_aside(display, TOP_HELP);
-		break;
-	case '/':
-		ask(display, display->find);
-		break;
-	case 'p':
-		ask(display, display->processes);
-		break;
-	case 'n':
-		ask(display, display->command);
-		break;
-	case 'x':
-		clear_filters(display);
-		break;
-	case 'r':
-		turn_round(display);
-		break;
-	case '\r':
-	case '\n':
-	case KEY_ENTER:
-	case KEY_RIGHT:
-		enter(display);
-		break;
-	case KEY_ESCAPE:
-	case KEY_BACKSPACE:
-	case KEY_LEFT:
-	case 127:
-		go_back(display);
-		break;
-	default:
-		break;
 	}
 }

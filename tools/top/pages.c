@@ -54,11 +54,6 @@ static bool is_narrow(const struct page *page)
 	return page->columns < 60;
 }
 
-static double percent(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
 /* What became of it: nothing while all is well. */
 static void describe_state(const struct top_display *display, char *text, size_t size)
 {
@@ -120,11 +115,11 @@ static void draw_modes(struct page *page, const char *name, const struct live_vc
 {
 	print(page, attributes,
 	      "%-8s user %5.1f %%  kernel %5.1f %%  VMM %5.1f %%  halted %5.1f %%  off %5.1f %%",
-	      name, percent(vcpu->modes[FXT_MODE_GUEST_USER], vcpu->ticks),
-	      percent(vcpu->modes[FXT_MODE_GUEST_KERNEL], vcpu->ticks),
-	      percent(vcpu->modes[FXT_MODE_IN_VMM], vcpu->ticks),
-	      percent(vcpu->modes[FXT_MODE_HALTED], vcpu->ticks),
-	      percent(vcpu->modes[FXT_MODE_NOT_STARTED], vcpu->ticks));
+	      name, text_percent(vcpu->modes[FXT_MODE_GUEST_USER], vcpu->ticks),
+	      text_percent(vcpu->modes[FXT_MODE_GUEST_KERNEL], vcpu->ticks),
+	      text_percent(vcpu->modes[FXT_MODE_IN_VMM], vcpu->ticks),
+	      text_percent(vcpu->modes[FXT_MODE_HALTED], vcpu->ticks),
+	      text_percent(vcpu->modes[FXT_MODE_NOT_STARTED], vcpu->ticks));
 }
 
 static void draw_vcpu(struct page *page, const struct live_vcpu *vcpu, int attributes)
@@ -192,8 +187,8 @@ static void draw_thread(struct page *page, uint32_t process, uint32_t thread, ui
 	name_task(display, thread, "tid", names[0], sizeof(names[0]));
 	name_task(display, process, "pid", names[1], sizeof(names[1]));
 	print(page, attributes, "%6.2f %%  %8llu  %-30s %s",
-	      percent(ticks, display->view.totals.running), (unsigned long long)ticks, names[0],
-	      names[1]);
+	      text_percent(ticks, display->view.totals.running), (unsigned long long)ticks,
+	      names[0], names[1]);
 }
 
 static void draw_row(struct page *page, const struct top_row *row, int attributes)
@@ -216,15 +211,15 @@ static void draw_row(struct page *page, const struct top_row *row, int attribute
 	attributes |= frame_colour(&display->view.frames.entries[row->frame]);
 	if (display->page == TOP_CALLS)
 		print(page, attributes, "%6.2f %%  %8llu  %*s%s%s",
-		      percent(row->total, display->call_ticks), (unsigned long long)row->total,
+		      text_percent(row->total, display->call_ticks), (unsigned long long)row->total,
 		      (int)(row->indent > 30 ? 60 : 2 * row->indent), "", row->is_split ? "+ " : "",
 		      name);
 	else if (is_narrow(page))
-		print(page, attributes, "%6.2f %% %6.2f %% %s", percent(row->self, running),
-		      percent(row->total, running), name);
+		print(page, attributes, "%6.2f %% %6.2f %% %s", text_percent(row->self, running),
+		      text_percent(row->total, running), name);
 	else
 		print(page, attributes, "%6.2f %%  %6.2f %%  %8llu  %s",
-		      percent(row->self, running), percent(row->total, running),
+		      text_percent(row->self, running), text_percent(row->total, running),
 		      (unsigned long long)(display->by_total ? row->total : row->self), name);
 }
 
@@ -244,7 +239,8 @@ static void draw_list_head(struct page *page)
 		function = &display->calls[display->call_count - 1];
 		print(page, A_REVERSE, "    TIME   SAMPLES  %s %s (%.1f %% of the time)",
 		      function->direction == LIVE_CALLERS ? "CALLERS of" : "CALLEES of",
-		      function->name, percent(display->call_ticks, display->view.totals.running));
+		      function->name,
+		      text_percent(display->call_ticks, display->view.totals.running));
 		break;
 	default:
 		if (is_narrow(page))
