@@ -15,6 +15,14 @@
 /* Of code that has no functions, from an address on where a vCPU stood: a dozen instructions. */
 #define CODE_WINDOW_BYTES 64u
 
+/* What was copied into a trace. */
+struct code_totals {
+	uint64_t functions;
+	uint64_t bytes;
+	uint64_t changed;  /* functions that were not at the end what they were before */
+	uint64_t left_out; /* functions whose code was gone, or had no room */
+};
+
 /* Where bytes come from and where records go. */
 struct code_copier {
 	/* Copies `size` bytes at `address`, within one page of 4 KiB. False: they are not at hand,

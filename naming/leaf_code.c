@@ -5,17 +5,18 @@
 
 #include <stdlib.h>
 
-/* A stopped address without a name yet. */
+/* A stopped address. */
 struct leaf {
-	uint64_t address;
-	uint64_t root; /* page tables of its first sample */
-	uint8_t kind;  /* enum address_kind */
+	uint64_t address; /* key */
+	uint64_t root;    /* page tables of its first sample */
+	uint8_t kind;     /* enum address_kind */
 	uint8_t addressing;
 	bool user;
+	bool done;
 };
 
 struct function {
-	uint64_t start; /* as its symbol says */
+	uint64_t start; /* key: as its symbol says */
 	uint64_t size;
 	uint64_t linear;   /* where it is read, in `space` */
 	uint64_t hash;     /* of what is in the trace; 0: nothing is */
@@ -30,16 +31,10 @@ struct leaf_code {
 	void (*write)(void *context, const uint64_t *words, size_t count);
 	void *context;
 
-	struct address_set seen;
-	struct leaf *waiting;
-	size_t waiting_count;
-	size_t waiting_capacity;
-	size_t looked; /* of `waiting`, from the first: had no name at the last look */
-
-	struct address_set known; /* starts of `functions` */
-	struct function *functions;
-	size_t function_count;
-	size_t function_capacity;
+	struct intern leaves;
+	size_t looked;  /* of `leaves`, from the first: had no name at the last look */
+	size_t waiting; /* of `leaves`: without a name yet */
+	struct intern functions;
 	uint64_t unwanted; /* functions that had no room */
 	size_t windows;
 	uint64_t bytes;
@@ -48,24 +43,6 @@ struct leaf_code {
 	struct translation_cache translations;
 	struct code_copier copier;
 };
-
-/* Room for one more in an array. False: no memory, or `most` are there. */
-static bool make_room(void **array, size_t *capacity, size_t count, size_t most, size_t size)
-{
-	size_t larger = *capacity ? *capacity * 2 : 256;
-	void *grown;
-
-	if (count < *capacity)
-		return true;
-	if (count >= most)
-		return false;
-	grown = realloc(*array, larger * size);
-	if (!grown)
-		return false;
-	*array = grown;
-	*capacity = larger;
-	return true;
-}
 
 /* A page that the guest may not execute (any more) holds no code: kernels free what they needed
  * for their start only, and Linux takes this right away first (arch/x86/mm/init.c:
@@ -117,6 +94,8 @@ leaf_code_create(struct namer *namer, const struct guest_memory *memory,
 	self->memory = memory;
 	self->write = write;
 	self->context = context;
+	intern_init(&self->leaves, sizeof(uint64_t), sizeof(struct leaf));
+	intern_init(&self->functions, sizeof(uint64_t), sizeof(struct function));
 	self->copier.read = read_page;
 	self->copier.write = write_record;
 	self->copier.target = see_target;
@@ -128,27 +107,25 @@ void leaf_code_destroy(struct leaf_code *self)
 {
 	if (!self)
 		return;
-	address_set_deinit(&self->seen);
-	address_set_deinit(&self->known);
-	free(self->waiting);
-	free(self->functions);
+	intern_deinit(&self->leaves);
+	intern_deinit(&self->functions);
 	free(self);
 }
 
 void leaf_code_see(struct leaf_code *self, const struct fxt_sample *sample)
 {
 	bool user = sample->mode == FXT_MODE_GUEST_USER;
-	size_t place, before = self->seen.count;
+	size_t before = self->leaves.count;
+	uint32_t number;
 
 	/* What a vCPU that works for a device stands at is code as any other. */
 	if (!(sample->flags & FXT_SAMPLE_STACK) || !sample->depth || !sample->stack[0] ||
-	    sample->mode == FXT_MODE_HALTED || sample->mode == FXT_MODE_NOT_STARTED)
+	    sample->mode == FXT_MODE_HALTED || sample->mode == FXT_MODE_NOT_STARTED ||
+	    self->waiting >= LEAF_CODE_WAITING_MAX || before >= LEAF_CODE_LEAVES_MAX ||
+	    !intern_add(&self->leaves, sample->stack, &number) || self->leaves.count == before)
 		return;
-	if (!make_room((void **)&self->waiting, &self->waiting_capacity, self->waiting_count,
-		       LEAF_CODE_WAITING_MAX, sizeof(*self->waiting)) ||
-	    !address_set_place(&self->seen, sample->stack[0], &place) || self->seen.count == before)
-		return;
-	self->waiting[self->waiting_count++] = (struct leaf){
+	self->waiting++;
+	((struct leaf *)self->leaves.entries)[number] = (struct leaf){
 		.address = sample->stack[0],
 		.root = sample->address_space,
 		.kind = (uint8_t)namer_address_kind(user, sample->stack[0]),
@@ -232,9 +209,10 @@ static void copy_window(struct leaf_code *self, const struct leaf *leaf)
 /* True: the leaf has a name, and nothing is left to do for it. */
 static bool copy_leaf(struct leaf_code *self, const struct leaf *leaf)
 {
+	size_t before = self->functions.count;
 	struct function function;
 	struct fxt_symbol symbol;
-	size_t place, before;
+	uint32_t number;
 
 	if (!namer_find(self->namer, (enum address_kind)leaf->kind, leaf->address, &symbol))
 		return false;
@@ -244,40 +222,45 @@ static bool copy_leaf(struct leaf_code *self, const struct leaf *leaf)
 	}
 	if (!locate(self, leaf, &symbol, &function))
 		return true;
-	before = self->known.count;
-	if (address_set_place(&self->known, function.start, &place) && self->known.count == before)
-		return true;
-	if (!make_room((void **)&self->functions, &self->function_capacity, self->function_count,
-		       LEAF_CODE_FUNCTIONS_MAX, sizeof(*self->functions))) {
+	if (before >= LEAF_CODE_FUNCTIONS_MAX ||
+	    !intern_add(&self->functions, &function.start, &number)) {
 		self->unwanted++;
 		return true;
 	}
-	copy_function(self, &function);
-	self->functions[self->function_count++] = function;
+	if (self->functions.count > before) {
+		copy_function(self, &function);
+		((struct function *)self->functions.entries)[number] = function;
+	}
 	return true;
 }
 
 void leaf_code_copy(struct leaf_code *self, bool again)
 {
-	size_t at = again ? 0 : self->looked, kept = at;
+	struct leaf *leaves = self->leaves.entries;
+	size_t at = again ? 0 : self->looked;
 
-	if (at == self->waiting_count)
+	if (at == self->leaves.count || !self->waiting)
 		return;
 	/* Symbols lie in the view's tables. */
 	linux_guest_lock(self->namer->config.view);
-	for (; at < self->waiting_count; at++)
-		if (!copy_leaf(self, &self->waiting[at]))
-			self->waiting[kept++] = self->waiting[at];
+	for (; at < self->leaves.count; at++)
+		if (!leaves[at].done && copy_leaf(self, &leaves[at])) {
+			leaves[at].done = true;
+			self->waiting--;
+		}
 	linux_guest_unlock(self->namer->config.view);
-	self->looked = self->waiting_count = kept;
+	self->looked = self->leaves.count;
 }
 
-void leaf_code_finish(struct leaf_code *self, struct leaf_code_totals *totals)
+void leaf_code_finish(struct leaf_code *self, struct code_totals *totals)
 {
+	struct function *functions;
+
 	leaf_code_copy(self, true);
-	*totals = (struct leaf_code_totals){.left_out = self->unwanted};
-	for (size_t i = 0; i < self->function_count; i++) {
-		struct function *function = &self->functions[i];
+	*totals = (struct code_totals){.left_out = self->unwanted};
+	functions = self->functions.entries;
+	for (size_t i = 0; i < self->functions.count; i++) {
+		struct function *function = &functions[i];
 
 		if (function->kernel_space) {
 			linux_guest_lock(self->namer->config.view);

@@ -18,19 +18,14 @@
 #define NAMING_LEAF_CODE_H
 
 #include "fxt/sample.h"
+#include "naming/code_copy.h"
 #include "naming/namer.h"
 
 #define LEAF_CODE_WAITING_MAX (1u << 16) /* addresses that have no name yet */
+#define LEAF_CODE_LEAVES_MAX (1u << 20)  /* addresses in all */
 #define LEAF_CODE_FUNCTIONS_MAX (1u << 14)
 #define LEAF_CODE_WINDOWS_MAX 4096u              /* addresses in code without functions */
 #define LEAF_CODE_BYTES_MAX (UINT64_C(16) << 20) /* of a trace */
-
-struct leaf_code_totals {
-	uint64_t functions; /* with code in the trace */
-	uint64_t bytes;
-	uint64_t changed;  /* functions that were not at the end what they were before */
-	uint64_t left_out; /* functions whose code was gone, or had no room */
-};
 
 struct leaf_code;
 
@@ -47,6 +42,6 @@ void leaf_code_see(struct leaf_code *self, const struct fxt_sample *sample);
 void leaf_code_copy(struct leaf_code *self, bool again);
 
 /* After the guest has stopped, with its memory still there. */
-void leaf_code_finish(struct leaf_code *self, struct leaf_code_totals *totals);
+void leaf_code_finish(struct leaf_code *self, struct code_totals *totals);
 
 #endif

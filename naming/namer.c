@@ -3,21 +3,43 @@
 #include <string.h>
 
 #define SYMBOLS_PER_CALL 64
+#define ADDRESSES_MAX (UINT32_C(4) << 20) /* others are not named: 128 MiB of memory */
 #define CALLED_MAX (1u << 16)
 
-enum address_mark { MARK_NEW, MARK_DONE, MARK_NAMED_IN_PROCESS };
+struct key {
+	uint64_t address;
+	uint64_t kind; /* enum address_kind */
+};
+
+struct namer_address {
+	struct key key;
+	enum { NAME_UNKNOWN, NAME_KNOWN, NAME_KNOWN_IN_PROCESS } name;
+};
 
 void namer_init(struct namer *namer, const struct namer_config *config)
 {
 	*namer = (struct namer){.config = *config};
+	intern_init(&namer->addresses, sizeof(struct key), sizeof(struct namer_address));
+	intern_init(&namer->written, sizeof(struct key), sizeof(struct key));
 }
 
 void namer_deinit(struct namer *namer)
 {
-	for (int kind = 0; kind < ADDRESS_KINDS; kind++) {
-		address_set_deinit(&namer->addresses[kind]);
-		address_set_deinit(&namer->written[kind]);
-	}
+	intern_deinit(&namer->addresses);
+	intern_deinit(&namer->written);
+}
+
+/* Finds or adds an address. NULL: no memory or no room. */
+static struct namer_address *add_address(struct namer *namer, enum address_kind kind,
+					 uint64_t address)
+{
+	const struct key key = {address, kind};
+	uint32_t number;
+
+	if (!address || namer->addresses.count >= ADDRESSES_MAX ||
+	    !intern_add(&namer->addresses, &key, &number))
+		return NULL;
+	return (struct namer_address *)namer->addresses.entries + number;
 }
 
 /* Whether it is a kernel's address that nothing is known of: a module's that has just come, most
@@ -39,10 +61,9 @@ static bool is_unknown_code(const struct namer *namer, uint64_t address)
 /* True: it is new, and worth a look at what the guest has loaded. */
 static bool see_address(struct namer *namer, enum address_kind kind, uint64_t address)
 {
-	struct address_set *set = &namer->addresses[kind];
-	size_t before = set->count, place;
+	size_t before = namer->addresses.count;
 
-	return address && address_set_place(set, address, &place) && set->count > before &&
+	return add_address(namer, kind, address) && namer->addresses.count > before &&
 	       is_unknown_code(namer, address);
 }
 
@@ -66,20 +87,18 @@ bool namer_see_sample(struct namer *namer, const struct fxt_sample *sample)
 
 void namer_see_called(struct namer *namer, uint64_t address)
 {
-	struct address_set *set = &namer->addresses[ADDRESS_CALLED];
-	size_t place;
+	size_t before = namer->addresses.count;
 
-	if (address && set->count < CALLED_MAX)
-		address_set_place(set, address, &place);
+	if (namer->called < CALLED_MAX && add_address(namer, ADDRESS_CALLED, address))
+		namer->called += namer->addresses.count - before;
 }
 
 void namer_see_named(struct namer *namer, uint64_t address)
 {
-	struct address_set *set = &namer->addresses[ADDRESS_VIRTUAL];
-	size_t place;
+	struct namer_address *known = add_address(namer, ADDRESS_VIRTUAL, address);
 
-	if (address_set_place(set, address, &place) && set->marks[place] == MARK_NEW)
-		set->marks[place] = MARK_NAMED_IN_PROCESS;
+	if (known && known->name == NAME_UNKNOWN)
+		known->name = NAME_KNOWN_IN_PROCESS;
 }
 
 bool namer_find(const struct namer *namer, enum address_kind kind, uint64_t address,
@@ -106,7 +125,7 @@ bool namer_find(const struct namer *namer, enum address_kind kind, uint64_t addr
 		found = true;
 	}
 	for (unsigned i = 0; !found && i < config->table_count; i++) {
-		found = symbol_table_find(config->tables[i], address, &symbol);
+		found = symbol_table_find(&config->tables[i], address, &symbol);
 		symbol_kind = FXT_SYMBOL_FILE;
 	}
 	if (!found && config->kernel_file &&
@@ -133,51 +152,41 @@ bool namer_find(const struct namer *namer, enum address_kind kind, uint64_t addr
 }
 
 /* Two symbols are one when they start alike: enough to write each once. */
-static bool is_written(struct address_set *written, uint64_t start)
+static bool is_written(struct namer *namer, enum address_kind kind, uint64_t start)
 {
-	size_t place;
+	const struct key key = {start, kind == ADDRESS_STARTUP};
+	size_t before = namer->written.count;
+	uint32_t number;
 
-	if (!start || !address_set_place(written, start, &place))
-		return false;
-	if (written->marks[place] == MARK_DONE)
-		return true;
-	written->marks[place] = MARK_DONE;
-	return false;
-}
-
-static struct address_set *written_of(struct namer *namer, int kind)
-{
-	return &namer->written[kind == ADDRESS_CALLED ? ADDRESS_VIRTUAL : kind];
+	return start && intern_add(&namer->written, &key, &number) &&
+	       namer->written.count == before;
 }
 
 void namer_name(struct namer *namer,
 		void (*write)(void *context, const struct fxt_symbol *symbols, size_t count),
 		void *context)
 {
+	struct namer_address *addresses = namer->addresses.entries;
 	struct fxt_symbol batch[SYMBOLS_PER_CALL];
 	size_t pending = 0;
 
 	/* Names lie in the view's tables until they are written. */
 	linux_guest_lock(namer->config.view);
-	for (int kind = 0; kind < ADDRESS_KINDS; kind++) {
-		struct address_set *set = &namer->addresses[kind];
+	for (size_t i = 0; i < namer->addresses.count; i++) {
+		struct namer_address *at = &addresses[i];
+		enum address_kind kind = (enum address_kind)at->key.kind;
 
-		for (size_t i = 0; i < set->capacity; i++) {
-			if (!set->addresses[i] || set->marks[i] == MARK_DONE)
-				continue;
-			if (!namer_find(namer, (enum address_kind)kind, set->addresses[i],
-					&batch[pending]))
-				continue;
-			set->marks[i] = MARK_DONE;
-			/* In the middle of something it is no call. */
-			if (kind == ADDRESS_CALLED && batch[pending].start != set->addresses[i])
-				continue;
-			if (is_written(written_of(namer, kind), batch[pending].start))
-				continue;
-			if (++pending == SYMBOLS_PER_CALL) {
-				write(context, batch, pending);
-				pending = 0;
-			}
+		if (at->name == NAME_KNOWN ||
+		    !namer_find(namer, kind, at->key.address, &batch[pending]))
+			continue;
+		at->name = NAME_KNOWN;
+		/* In the middle of something it is no call. */
+		if ((kind == ADDRESS_CALLED && batch[pending].start != at->key.address) ||
+		    is_written(namer, kind, batch[pending].start))
+			continue;
+		if (++pending == SYMBOLS_PER_CALL) {
+			write(context, batch, pending);
+			pending = 0;
 		}
 	}
 	if (pending)
@@ -187,22 +196,22 @@ void namer_name(struct namer *namer,
 
 void namer_count(const struct namer *namer, uint64_t *seen, uint64_t *unnamed)
 {
-	*seen = *unnamed = 0;
-	for (int kind = 0; kind < ADDRESS_CALLED; kind++) {
-		const struct address_set *set = &namer->addresses[kind];
+	const struct namer_address *addresses = namer->addresses.entries;
 
-		*seen += set->count;
-		for (size_t i = 0; i < set->capacity; i++)
-			*unnamed += set->addresses[i] && set->marks[i] == MARK_NEW;
-	}
+	*seen = namer->addresses.count - namer->called;
+	*unnamed = 0;
+	for (size_t i = 0; i < namer->addresses.count; i++)
+		*unnamed += addresses[i].key.kind != ADDRESS_CALLED &&
+			    addresses[i].name == NAME_UNKNOWN;
 }
 
 bool namer_has_seen(const struct namer *namer, uint64_t start, uint64_t size)
 {
-	const struct address_set *set = &namer->addresses[ADDRESS_VIRTUAL];
+	const struct namer_address *addresses = namer->addresses.entries;
 
-	for (size_t i = 0; size && i < set->capacity; i++)
-		if (set->addresses[i] >= start && set->addresses[i] - start < size)
+	for (size_t i = 0; size && i < namer->addresses.count; i++)
+		if (addresses[i].key.kind == ADDRESS_VIRTUAL && addresses[i].key.address >= start &&
+		    addresses[i].key.address - start < size)
 			return true;
 	return false;
 }

@@ -9,20 +9,17 @@
 #define NAMING_NAMER_H
 
 #include "base/error.h"
+#include "base/intern.h"
 #include "fxt/sample.h"
 #include "fxt/symbol.h"
 #include "guest-introspection/elf/symbol_table.h"
-#include "naming/address_set.h"
 #include "guest-introspection/linux/linux_guest.h"
-
-#define NAMER_TABLES_MAX 8
 
 /* How an address is to be named. */
 enum address_kind {
 	ADDRESS_VIRTUAL,
 	ADDRESS_STARTUP, /* kernel mode, below the kernel's half: physical or one to one */
 	ADDRESS_CALLED,  /* virtual; not sampled: sampled code calls what begins there, perhaps */
-	ADDRESS_KINDS,
 };
 
 static inline enum address_kind namer_address_kind(bool user, uint64_t address)
@@ -32,18 +29,23 @@ static inline enum address_kind namer_address_kind(bool user, uint64_t address)
 
 struct namer_config {
 	struct linux_guest *view;
-	const struct symbol_table *tables[NAMER_TABLES_MAX]; /* given by the user; borrowed */
+	/* Given by the user: they name any address they contain. Borrowed. */
+	const struct symbol_table *tables;
 	unsigned table_count;
-	/* Of the file that was booted: the kernel's addresses only. NULL: none. Borrowed. */
+	/* Of the kernel file that was booted, for addresses of the kernel only, which its own
+	 * memory and the tables above do not name. NULL: none. Borrowed. */
 	const struct symbol_table *kernel_file;
-	uint64_t startup_start; /* where the kernel file was loaded; both 0: not known */
+	/* Guest-physical range the kernel file was loaded to: code that runs there before the
+	 * kernel's own mapping is its startup code. Both 0: none. */
+	uint64_t startup_start;
 	uint64_t startup_end;
 };
 
 struct namer {
 	struct namer_config config;
-	struct address_set addresses[ADDRESS_KINDS]; /* all that were sampled */
-	struct address_set written[ADDRESS_KINDS];   /* starts of symbols handed out */
+	struct intern addresses; /* all that were sampled, by kind */
+	struct intern written;   /* starts of symbols handed out, likewise */
+	size_t called;           /* how many addresses are ADDRESS_CALLED */
 };
 
 void namer_init(struct namer *namer, const struct namer_config *config);

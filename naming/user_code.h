@@ -16,21 +16,15 @@
 
 #define USER_CODE_BYTES_MAX (UINT64_C(16) << 20) /* in a trace */
 
-struct user_code_totals {
-	uint64_t functions; /* that were copied */
-	uint64_t bytes;     /* of them */
-	uint64_t left_out;  /* functions whose code was not there, or had no room */
-};
-
 /* Zeroed storage has copied nothing. */
 struct user_code {
 	struct intern known; /* what was copied, or cannot be */
-	struct user_code_totals totals;
+	struct code_totals totals;
 	struct code_copier copier;
 	/* Since the last user_code_end(). */
 	struct user_words records;
 	struct user_words keys;
-	struct user_code_totals totals_before;
+	struct code_totals totals_before;
 };
 
 /* Where the code of one mapping is. */

@@ -31,7 +31,7 @@ struct user_look {
 	uint64_t clock_ns;
 	uint64_t now_ns;
 	size_t looks;
-	struct user_space **spaces; /* by process */
+	struct user_space *const *spaces;
 	struct finding *found;
 	size_t count;
 
@@ -71,7 +71,7 @@ bool user_look_isolated(const struct user_look *self)
 	return self->programs.tasks.isolated;
 }
 
-struct user_code_totals user_look_code_totals(const struct user_look *self)
+struct code_totals user_look_code_totals(const struct user_look *self)
 {
 	return self->code.totals;
 }
@@ -326,19 +326,11 @@ static bool see_mapping(void *context, const struct linux_mapping *seen)
 static bool see_task(void *context, const struct linux_task *task)
 {
 	struct user_look *self = context;
-	size_t low = 0, high = self->count;
+	for (size_t i = 0; i < self->count; i++) {
+		struct finding *found = &self->found[i];
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (self->spaces[middle]->process < (uint32_t)task->pid)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (; low < self->count && self->spaces[low]->process == (uint32_t)task->pid; low++) {
-		struct finding *found = &self->found[low];
-
+		if (self->spaces[i]->process != (uint32_t)task->pid)
+			continue;
 		if (task->tid == task->pid)
 			found->identity.start_time = task->start_time;
 		/* The first thread may have ended before the others. */
@@ -484,15 +476,7 @@ static void look_at_space(struct user_look *self, struct user_space *space, stru
 	keep_waiting(self, exists);
 }
 
-static int compare_spaces(const void *left, const void *right)
-{
-	const struct user_space *a = *(struct user_space *const *)left,
-				*b = *(struct user_space *const *)right;
-
-	return a->process < b->process ? -1 : a->process > b->process;
-}
-
-void user_look_at(struct user_look *self, struct user_space **spaces, size_t count,
+void user_look_at(struct user_look *self, struct user_space *const *spaces, size_t count,
 		  uint64_t clock_ns, uint64_t now_ns)
 {
 	self->found = calloc(count, sizeof(*self->found));
@@ -503,7 +487,6 @@ void user_look_at(struct user_look *self, struct user_space **spaces, size_t cou
 	self->spaces = spaces;
 	self->count = count;
 	dsos_begin(&self->dsos, now_ns);
-	qsort(spaces, count, sizeof(struct user_space *), compare_spaces);
 	/* A list that changes meanwhile ends early: what was not found is looked for again. */
 	linux_task_walk(&self->programs.tasks, self->programs.memory, TASKS_MAX, see_task, self,
 			NULL);

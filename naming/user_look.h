@@ -18,16 +18,16 @@ void user_look_destroy(struct user_look *self);
 /* False: this guest's processes cannot be looked into (yet). */
 bool user_look_begin(struct user_look *self, struct linux_guest *view);
 
-/* Looks at `count` spaces, whose order it changes, with the addresses that wait in them. What was
+/* Looks at `count` spaces with the addresses that wait in them. What was
  * found is in `words`, `named` and `replaced` of each. `clock_ns` is of the samples' clock;
  * `now_ns` is not before it, and decides what is due. */
-void user_look_at(struct user_look *self, struct user_space **spaces, size_t count,
+void user_look_at(struct user_look *self, struct user_space *const *spaces, size_t count,
 		  uint64_t clock_ns, uint64_t now_ns);
 
 /* After user_look_begin(): user mode runs on page tables of its own. */
 bool user_look_isolated(const struct user_look *self);
 
 /* Of all copies of code so far. */
-struct user_code_totals user_look_code_totals(const struct user_look *self);
+struct code_totals user_look_code_totals(const struct user_look *self);
 
 #endif

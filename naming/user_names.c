@@ -14,15 +14,6 @@
 #define TRIM_NS NS_PER_SECOND
 #define SKIPPED_NS (2 * NS_PER_SECOND) /* more than any wait */
 
-/* What the reader thread is to write of a space. No words: only that it began. */
-struct item {
-	uint64_t process;
-	uint64_t number;
-	struct user_words words;
-	struct user_words named;
-	struct item *next;
-};
-
 struct user_names {
 	struct linux_guest *view;
 	/* The learner's. */
@@ -33,9 +24,8 @@ struct user_names {
 	pthread_mutex_t lock; /* the rest, and what user_space.h says */
 	struct user_spaces spaces;
 	bool isolation_known;
-	struct item *first_item;
-	struct item **last_item;
-	uint64_t waiting_words;
+	bool has_output;
+	uint64_t output_words; /* at most so many wait for user_names_write() */
 	/* Names as they came; a place is shared by processes, the last one has it. */
 	struct {
 		uint64_t process;
@@ -55,64 +45,18 @@ struct user_names *user_names_create(struct linux_guest *view)
 		return NULL;
 	}
 	self->view = view;
-	self->last_item = &self->first_item;
 	pthread_mutex_init(&self->lock, NULL);
 	return self;
-}
-
-/* The first item goes. */
-static void free_item(struct user_names *self)
-{
-	struct item *item = self->first_item;
-
-	self->first_item = item->next;
-	if (!self->first_item)
-		self->last_item = &self->first_item;
-	self->waiting_words -= item->words.count;
-	user_words_deinit(&item->words);
-	user_words_deinit(&item->named);
-	free(item);
 }
 
 void user_names_destroy(struct user_names *self)
 {
 	if (!self)
 		return;
-	while (self->first_item)
-		free_item(self);
 	user_spaces_deinit(&self->spaces);
 	user_look_destroy(self->look);
 	pthread_mutex_destroy(&self->lock);
 	free(self);
-}
-
-/* Hands what was found in a space to the reader. False: no memory. */
-static bool add_item(struct user_names *self, struct user_space *space)
-{
-	struct item *item = calloc(1, sizeof(*item));
-
-	if (!item)
-		return false;
-	*item = (struct item){.process = space->process,
-			      .number = space->number,
-			      .words = space->words,
-			      .named = space->named};
-	space->words = space->named = (struct user_words){0};
-	self->waiting_words += item->words.count;
-	*self->last_item = item;
-	self->last_item = &item->next;
-	return true;
-}
-
-static void announce_spaces(struct user_names *self, const struct user_process *process)
-{
-	for (unsigned i = 0; i < process->count; i++) {
-		struct user_space *space = process->spaces[i];
-
-		if (space->announce && !add_item(self, space))
-			space->ambiguous = true;
-		space->announce = false;
-	}
 }
 
 /* The reader thread. */
@@ -132,8 +76,7 @@ bool user_names_see_sample(struct user_names *self, const struct fxt_sample *sam
 	pthread_mutex_lock(&self->lock);
 	space = user_spaces_at(&self->spaces, sample->process,
 			       sample->address_space & USER_PAGE_TABLES, sample->timestamp, &added);
-	if (added)
-		announce_spaces(self, user_spaces_process(&self->spaces, sample->process));
+	self->has_output = self->has_output || added;
 	if (space) {
 		space->resampled = true;
 		if (sample->timestamp > space->last_ns)
@@ -178,42 +121,51 @@ static size_t time_word(uint64_t header)
 		       : FXT_CODE_VALID_FROM;
 }
 
-static void write_item(struct user_names *self, const struct item *item,
-		       const struct user_names_output *output)
+static void write_space(const struct user_spaces *spaces, struct user_space *space,
+			const struct user_names_output *output)
 {
-	struct user_space *space = user_spaces_find(&self->spaces, item->process, item->number);
-	uint64_t *words = item->words.words;
-	uint64_t empty[8];
+	const struct fxt_process_symbols beginning = {
+		.process = space->process,
+		.address_space = user_spaces_root(spaces, space->root) |
+				 (spaces->isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0),
+		.valid_from = space->first_ns};
+	uint64_t *words = space->words.words, empty[8];
 	size_t taken;
 
-	if (!space)
-		return;
-	if (!item->words.count) {
-		const struct fxt_process_symbols beginning = {
-			.process = item->process,
-			.address_space = user_spaces_root(&self->spaces, space->root) |
-					 (self->spaces.isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0),
-			.valid_from = space->first_ns};
-
+	if (space->announce)
 		output->write(output->context, empty,
 			      fxt_process_symbols_encode(&beginning, NULL, 0, empty, 8, &taken));
-	}
-	for (size_t at = 0; at < item->words.count; at += fxt_header_words(words[at]))
+	space->written = space->written || space->announce;
+	space->announce = false;
+	if (space->looked_at)
+		return;
+	for (size_t at = 0; at < space->words.count; at += fxt_header_words(words[at]))
 		words[at + time_word(words[at])] = space->first_ns;
-	if (item->words.count)
-		output->write(output->context, words, item->words.count);
-	space->written = true;
-	for (size_t i = 0; i < item->named.count; i++)
-		output->named(output->context, item->named.words[i]);
+	if (space->words.count) {
+		output->write(output->context, words, space->words.count);
+		space->written = true;
+	}
+	for (size_t i = 0; i < space->named.count; i++)
+		output->named(output->context, space->named.words[i]);
+	user_words_deinit(&space->words);
+	user_words_deinit(&space->named);
 }
 
 void user_names_write(struct user_names *self, const struct user_names_output *output)
 {
+	bool writes;
+
 	pthread_mutex_lock(&self->lock);
 	/* How address spaces are written is known from the first look on. */
-	while (self->first_item && self->isolation_known) {
-		write_item(self, self->first_item, output);
-		free_item(self);
+	writes = self->has_output && self->isolation_known;
+	for (unsigned i = 0; writes && i < USER_SPACE_BUCKETS; i++)
+		for (struct user_process *process = self->spaces.buckets[i]; process;
+		     process = process->next)
+			for (unsigned k = 0; k < process->count; k++)
+				write_space(&self->spaces, process->spaces[k], output);
+	if (writes) {
+		self->has_output = false;
+		self->output_words = 0;
 	}
 	pthread_mutex_unlock(&self->lock);
 }
@@ -238,7 +190,6 @@ static void end_space(struct user_names *self, struct user_space *space, uint64_
 	between->ambiguous = true;
 	user_spaces_add(&self->spaces, process, process->count, space->root,
 			now > ended + 1 ? now : ended + 2);
-	announce_spaces(self, process);
 }
 
 static bool is_due(struct user_space *space, uint64_t now)
@@ -270,7 +221,8 @@ static unsigned take_due(struct user_names *self, uint64_t clock, uint64_t now,
 			for (unsigned i = 0; i < process->count && count < SPACES_OF_A_LOOK; i++) {
 				struct user_space *space = process->spaces[i];
 
-				if (is_due(space, now))
+				space->looked_at = is_due(space, now);
+				if (space->looked_at)
 					due[count++] = space;
 				else if (!space->snapshot.trimmed &&
 					 clock > space->snapshot.taken_ns + TRIM_NS)
@@ -294,7 +246,7 @@ bool user_names_look(struct user_names *self)
 		self->isolation_known = true;
 		self->spaces.isolated = user_look_isolated(self->look);
 	}
-	if (can_look && self->waiting_words <= USER_OUTPUT_MAX)
+	if (can_look && self->output_words <= USER_OUTPUT_MAX)
 		count = take_due(self, clock, now, due);
 	pthread_mutex_unlock(&self->lock);
 	if (!count)
@@ -305,11 +257,10 @@ bool user_names_look(struct user_names *self)
 	for (unsigned i = 0; i < count; i++) {
 		if (due[i]->replaced)
 			end_space(self, due[i], clock);
-		due[i]->replaced = false;
-		if (due[i]->words.count)
-			add_item(self, due[i]);
-		due[i]->named.count = 0;
+		due[i]->looked_at = due[i]->replaced = false;
+		self->output_words += due[i]->words.count;
 	}
+	self->has_output = true;
 	pthread_mutex_unlock(&self->lock);
 	return true;
 }
@@ -319,7 +270,7 @@ void user_names_skip_waits(struct user_names *self)
 	self->skipped_ns += SKIPPED_NS;
 }
 
-struct user_code_totals user_names_code_totals(const struct user_names *self)
+struct code_totals user_names_code_totals(const struct user_names *self)
 {
 	return user_look_code_totals(self->look);
 }

@@ -77,6 +77,6 @@ bool user_names_look(struct user_names *self);
 void user_names_skip_waits(struct user_names *self);
 
 /* After the learner has ended: what was copied of programs' code. */
-struct user_code_totals user_names_code_totals(const struct user_names *self);
+struct code_totals user_names_code_totals(const struct user_names *self);
 
 #endif

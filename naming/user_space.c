@@ -80,17 +80,6 @@ struct user_process *user_spaces_process(const struct user_spaces *self, uint64_
 	return process;
 }
 
-struct user_space *user_spaces_find(const struct user_spaces *self, uint64_t process,
-				    uint64_t number)
-{
-	const struct user_process *found = user_spaces_process(self, process);
-
-	for (unsigned i = 0; found && i < found->count; i++)
-		if (found->spaces[i]->number == number)
-			return found->spaces[i];
-	return NULL;
-}
-
 uint64_t user_spaces_root(const struct user_spaces *self, uint64_t root)
 {
 	return root & USER_PAGE_TABLES & ~(self->isolated ? USER_ISOLATED_TABLES : 0);

@@ -60,6 +60,7 @@ struct user_space {
 	bool written;         /* (R) the trace has something with `first_ns` */
 	bool ambiguous;       /* (R) which program its samples are of is not known: no names */
 	bool announce;        /* (R) the trace is to say that it began */
+	bool looked_at;       /* (R) the learner is at it: what follows `current` is its own */
 	bool resampled;       /* (R) there are samples since the last look */
 	struct intern seen;   /* (R) struct user_address, in the order of arrival */
 	_Atomic bool current; /* (R) the last of its process */
@@ -79,8 +80,8 @@ struct user_space {
 	uint64_t next_waiting_ns; /* the first of them is due */
 	uint16_t modules;         /* in the trace */
 	struct intern functions;  /* in the trace: u64, where they start */
-	struct user_words words;  /* records of this look */
-	struct user_words named;  /* addresses of this look */
+	struct user_words words;  /* records for the reader */
+	struct user_words named;  /* addresses that a function was found for, likewise */
 };
 
 struct user_process {
@@ -106,8 +107,6 @@ void user_spaces_deinit(struct user_spaces *self);
 
 /* NULL: there is none. */
 struct user_process *user_spaces_process(const struct user_spaces *self, uint64_t id);
-struct user_space *user_spaces_find(const struct user_spaces *self, uint64_t process,
-				    uint64_t number);
 
 /* The root without the bit that isolation changes. */
 uint64_t user_spaces_root(const struct user_spaces *self, uint64_t root);

@@ -3,10 +3,15 @@
 #include "fxt/record.h"
 #include "fxt/sample.h"
 
-static bool see_sample(const struct record_watch *watch, const struct fxt_sample *sample)
+_Static_assert(RECORD_MODES == FXT_MODE_NOT_STARTED + 1, "a counter for each mode");
+
+static bool see_sample(struct record_watch *watch, const struct fxt_sample *sample)
 {
 	bool news = namer_see_sample(watch->namer, sample);
+	uint64_t mode = sample->mode < RECORD_MODES ? sample->mode : FXT_MODE_UNKNOWN;
 
+	if (!(sample->flags & FXT_SAMPLE_CONTINUATION))
+		atomic_fetch_add_explicit(&watch->modes[mode], 1, memory_order_relaxed);
 	leaf_code_see(watch->leaves, sample);
 	return user_names_see_sample(watch->programs, sample) || news;
 }
@@ -22,7 +27,7 @@ static void see_object(const struct record_watch *watch, const uint64_t *words, 
 		user_names_see_process(watch->programs, words[1], (const char *)(words + 2), size);
 }
 
-bool record_watch_see(const struct record_watch *watch, const uint64_t *words, size_t count)
+bool record_watch_see(struct record_watch *watch, const uint64_t *words, size_t count)
 {
 	bool news = false;
 	size_t size;

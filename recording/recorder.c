@@ -2,9 +2,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
-#include "recording/record_watch.h"
 #include "sampler/session.h"
-#include "recording/trace_metadata.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -44,7 +42,7 @@ struct recorder {
 	uint8_t *buffer;
 	size_t buffer_size;
 
-	struct tally tally;
+	struct record_watch watch;
 	struct guest_log log;
 	uint64_t *log_words; /* taken from the log */
 	uint64_t lost_told;
@@ -61,8 +59,10 @@ struct recorder {
 
 /* The file. */
 
-static void write_words(struct recorder *recorder, const uint64_t *words, size_t count)
+static void write_words(void *context, const uint64_t *words, size_t count)
 {
+	struct recorder *recorder = context;
+
 	trace_output_words(&recorder->output, words, count);
 }
 
@@ -94,11 +94,6 @@ static void write_symbols(void *context, const struct fxt_symbol *symbols, size_
 	}
 }
 
-static void write_record_words(void *context, const uint64_t *words, size_t count)
-{
-	write_words(context, words, count);
-}
-
 static void note_named(void *context, uint64_t address)
 {
 	struct recorder *recorder = context;
@@ -109,7 +104,7 @@ static void note_named(void *context, uint64_t address)
 static void write_programs(struct recorder *recorder)
 {
 	const struct user_names_output output = {
-		.write = write_record_words, .named = note_named, .context = recorder};
+		.write = write_words, .named = note_named, .context = recorder};
 
 	user_names_write(recorder->programs, &output);
 }
@@ -142,7 +137,6 @@ static void raise_event(int fd)
 
 static gp_status_t drain(struct recorder *recorder)
 {
-	const struct record_watch watch = {&recorder->namer, recorder->leaves, recorder->programs};
 	const uint64_t *words;
 	size_t actual;
 	gp_status_t status = gp_sampler_read(recorder->config.session, 0, recorder->buffer,
@@ -164,31 +158,23 @@ static gp_status_t drain(struct recorder *recorder)
 		return status;
 	trace_output_write(&recorder->output, recorder->buffer, actual);
 	words = (const uint64_t *)(const void *)recorder->buffer;
-	tally_add(&recorder->tally, words, actual / 8);
-	if (record_watch_see(&watch, words, actual / 8)) {
+	if (record_watch_see(&recorder->watch, words, actual / 8)) {
 		note_news(recorder);
 		raise_event(recorder->look_fd);
 	}
 	return GP_OK;
 }
 
-static bool wait_for_stop(const struct recorder *recorder, int milliseconds)
-{
-	struct pollfd stop = {.fd = recorder->stop_fd, .events = POLLIN};
-
-	return poll(&stop, 1, milliseconds) > 0;
-}
-
-/* The same, but something new ends it, too. */
-static bool wait_for_news(const struct recorder *recorder, int milliseconds)
+/* Returns whether the recorder is to stop. `for_news`: something new ends the wait, too. */
+static bool wait_for_stop(const struct recorder *recorder, int milliseconds, bool for_news)
 {
 	struct pollfd events[] = {{.fd = recorder->stop_fd, .events = POLLIN},
 				  {.fd = recorder->look_fd, .events = POLLIN}};
 	uint64_t count;
 
-	if (poll(events, ARRAY_SIZE(events), milliseconds) <= 0)
+	if (poll(events, for_news ? 2 : 1, milliseconds) <= 0)
 		return false;
-	/* It does not block; whether it was there is of no interest. */
+	/* It does not block. */
 	if (events[1].revents && read(recorder->look_fd, &count, sizeof(count)) < 0)
 		return events[0].revents;
 	return events[0].revents;
@@ -213,7 +199,8 @@ static void *reader_main(void *argument)
 	while (!stopping) {
 		uint64_t before;
 
-		stopping = wait_for_stop(recorder, pace(recorder, READER_BUSY_MILLISECONDS, spent));
+		stopping = wait_for_stop(recorder, pace(recorder, READER_BUSY_MILLISECONDS, spent),
+					 false);
 		before = boot_ns();
 		drain(recorder);
 		write_log(recorder, &console);
@@ -237,7 +224,7 @@ static void *learner_main(void *argument)
 
 	if (!start_thread(recorder, "learner", &recorder->learner_problem))
 		return NULL;
-	while (!wait_for_news(recorder, pace(recorder, LEARNER_BUSY_MILLISECONDS, spent))) {
+	while (!wait_for_stop(recorder, pace(recorder, LEARNER_BUSY_MILLISECONDS, spent), true)) {
 		uint64_t before = boot_ns(), after;
 
 		session_learn(recorder->config.session, recorder->view, NULL);
@@ -262,8 +249,8 @@ static void *learner_main(void *argument)
 static void write_rest(struct recorder *recorder)
 {
 	gp_status_t status = recorder->output.problem.status ? GP_OK : drain(recorder);
-	struct user_code_totals user;
-	struct leaf_code_totals kernel;
+	struct code_totals user;
+	struct code_totals kernel;
 
 	/* The last chance: the guest's memory is still there. */
 	session_learn_names(recorder->config.session, recorder->view);
@@ -322,13 +309,7 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 {
 	struct recorder *recorder = calloc(1, sizeof(*recorder));
 	enum { FIRST_BUFFER = 1 << 20 };
-	struct namer_config names = {
-		.view = sampler_target_guest(config->target),
-		.table_count = config->table_count,
-		.kernel_file = config->kernel_file,
-		.startup_start = config->startup_start,
-		.startup_end = config->startup_end,
-	};
+	struct namer_config names = config->names;
 	gp_status_t status;
 	sigset_t all, old;
 	int failed;
@@ -342,13 +323,16 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	recorder->buffer_size = FIRST_BUFFER;
 	recorder->buffer = malloc(recorder->buffer_size);
 	recorder->log_words = malloc(GUEST_LOG_WAITING_WORDS * sizeof(*recorder->log_words));
-	memcpy(names.tables, config->tables, sizeof(names.tables));
+	names.view = sampler_target_guest(config->target);
 	recorder->programs = names.view ? user_names_create(names.view) : NULL;
 	recorder->leaves = names.view ? leaf_code_create(&recorder->namer, names.view->memory,
-							 write_record_words, recorder)
+							 write_words, recorder)
 				      : NULL;
 	namer_init(&recorder->namer, &names);
 	recorder->view = names.view;
+	recorder->watch = (struct record_watch){.namer = &recorder->namer,
+						.leaves = recorder->leaves,
+						.programs = recorder->programs};
 	if (!guest_log_init(&recorder->log) || !recorder->log_words || !recorder->view ||
 	    !recorder->buffer || !recorder->programs || !recorder->leaves) {
 		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for a recorder");
@@ -370,7 +354,7 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	}
 	if (config->copies)
 		linux_guest_use_copies(recorder->view, config->copies);
-	trace_metadata_session(&recorder->output, config, recorder->vcpu_count);
+	trace_metadata_session(&recorder->output, &config->about, recorder->vcpu_count);
 	trace_output_flush(&recorder->output);
 	if (recorder->output.problem.status) {
 		status = error_set(error, recorder->output.problem.status, "%s",
@@ -402,9 +386,10 @@ void recorder_note_line(struct recorder *recorder, uint64_t boot_ns, const char 
 	guest_log_put(&recorder->log, boot_ns, text, size);
 }
 
-void recorder_modes(const struct recorder *recorder, uint64_t modes[TALLY_MODES])
+void recorder_modes(const struct recorder *recorder, uint64_t modes[RECORD_MODES])
 {
-	tally_read(&recorder->tally, modes);
+	for (size_t i = 0; i < RECORD_MODES; i++)
+		modes[i] = atomic_load_explicit(&recorder->watch.modes[i], memory_order_relaxed);
 }
 
 void recorder_finish(struct recorder *recorder, const char *end_reason,

@@ -12,16 +12,15 @@
 
 #include "base/error.h"
 #include "guest-introspection/elf/file_copies.h"
-#include "guest-introspection/elf/symbol_table.h"
+#include "naming/namer.h"
 #include "recording/guest_log.h"
-#include "recording/tally.h"
+#include "recording/record_watch.h"
+#include "recording/trace_metadata.h"
 #include "sampler/target.h"
 
 #include <guestprof/sampler.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-#define RECORDER_TABLES_MAX 8 /* NAMER_TABLES_MAX */
 
 struct recorder_config {
 	struct sampler_target *target;
@@ -29,30 +28,12 @@ struct recorder_config {
 	int fd;                /* the file, empty; stays the caller's */
 	bool compress;         /* by gzip; what a killed recorder leaves is then a second older */
 
-	/* What the file says about the session. Texts may be NULL. */
-	uint64_t period_ns;
-	const char *tick_source;
-	uint32_t depth;
-	uint64_t memory_bytes;
-	const char *kernel;
-	const char *command_line;
-	const char *source; /* whose vCPUs these are and how they are read; NULL: our own VMM's */
-
-	/* Symbols given by the user: they name any address they contain. Borrowed. */
-	const struct symbol_table *tables[RECORDER_TABLES_MAX];
-	unsigned table_count;
-	/* Symbols of the kernel file that was booted, for addresses of the kernel only, which its
-	 * own memory and the tables above do not name. NULL: none. Borrowed. */
-	const struct symbol_table *kernel_file;
+	struct trace_session about;
+	struct namer_config names; /* but for the view: the recorder knows it */
 
 	/* Where copies of the guest's programs are; NULL: nowhere. Asked by the learner thread, and
 	 * at the end by the one that ends the recorder. Borrowed. */
 	struct file_copies *copies;
-
-	/* Guest-physical range the kernel file was loaded to: code that runs there before the
-	 * kernel's own mapping is its startup code. Both 0: none. */
-	uint64_t startup_start;
-	uint64_t startup_end;
 
 	/* Optional: first thing on the reader and on the learner thread, to confine them. */
 	gp_status_t (*on_thread_start)(void *context, struct error *error);
@@ -90,7 +71,7 @@ void recorder_note_line(struct recorder *recorder, uint64_t boot_ns, const char 
 
 /* How many full samples of each mode have been written so far. Any thread, until
  * recorder_finish(). */
-void recorder_modes(const struct recorder *recorder, uint64_t modes[TALLY_MODES]);
+void recorder_modes(const struct recorder *recorder, uint64_t modes[RECORD_MODES]);
 
 /* After the session was stopped: ends the reader thread, writes the rest and `end_reason`. The
  * guest's memory must still be there. Frees the recorder. A failed write is in

@@ -30,24 +30,25 @@ static struct fxt_argument text_argument(const char *name, const char *value)
 	return argument;
 }
 
-void trace_metadata_session(struct trace_output *output, const struct recorder_config *config,
+void trace_metadata_session(struct trace_output *output, const struct trace_session *session,
 			    unsigned vcpu_count)
 {
 	const struct fxt_argument arguments[] = {
 		fxt_argument_text(FXT_SESSION_VERSION, GUESTPROF_VERSION),
-		fxt_argument_u64(FXT_SESSION_PERIOD, config->period_ns),
-		fxt_argument_u64(FXT_SESSION_DEPTH, config->depth),
+		fxt_argument_u64(FXT_SESSION_PERIOD, session->period_ns),
+		fxt_argument_u64(FXT_SESSION_DEPTH, session->depth),
 		fxt_argument_u64(FXT_SESSION_VCPUS, vcpu_count),
-		text_argument(FXT_SESSION_TICK_SOURCE, config->tick_source),
-		fxt_argument_u64(FXT_SESSION_MEMORY, config->memory_bytes),
-		text_argument(FXT_SESSION_KERNEL, config->kernel),
-		text_argument(FXT_SESSION_COMMAND_LINE, config->command_line),
+		text_argument(FXT_SESSION_TICK_SOURCE, session->tick_source),
+		fxt_argument_u64(FXT_SESSION_MEMORY, session->memory_bytes),
+		text_argument(FXT_SESSION_KERNEL, session->kernel),
+		text_argument(FXT_SESSION_COMMAND_LINE, session->command_line),
 		fxt_argument_u64(FXT_SESSION_WALL_CLOCK, clock_ns(CLOCK_REALTIME)),
-		text_argument(FXT_SESSION_SOURCE, config->source), /* left out when there is none */
+		text_argument(FXT_SESSION_SOURCE,
+			      session->source), /* left out when there is none */
 	};
 
 	write_event(output, FXT_SESSION, FXT_VCPU_PROCESS, arguments,
-		    ARRAY_SIZE(arguments) - (config->source ? 0 : 1));
+		    ARRAY_SIZE(arguments) - (session->source ? 0 : 1));
 	for (unsigned i = 0; i < vcpu_count; i++) {
 		uint64_t words[64];
 		char name[32];
@@ -139,8 +140,8 @@ void trace_metadata_modules(struct trace_output *output, const struct linux_gues
 	}
 }
 
-void trace_metadata_code(struct trace_output *output, const struct leaf_code_totals *kernel,
-			 const struct user_code_totals *user)
+void trace_metadata_code(struct trace_output *output, const struct code_totals *kernel,
+			 const struct code_totals *user)
 {
 	const struct fxt_argument arguments[] = {
 		fxt_argument_u64(FXT_CODE_FUNCTIONS, kernel->functions + user->functions),

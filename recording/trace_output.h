@@ -1,5 +1,5 @@
-/* The file that a recorder writes: whole records, as they are or compressed by gzip. Private to
- * sampler/; one thread at a time.
+/* The file that a recorder writes: whole records, as they are or compressed by gzip. One
+ * thread at a time.
  *
  * A file that is cut, because its writer was killed or its disk is full, is good up to there: of
  * plain records the last whole one, of compressed ones what trace_output_flush() came after. The

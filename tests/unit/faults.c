@@ -526,9 +526,9 @@ static void record(const char *name, bool may_be_cut)
 	gp_sampler_config_t sampling = config_for(GP_TICK_TIMER, 0);
 	struct recorder_config config = {.target = &fake.target,
 					 .fd = memfd_create("trace", MFD_CLOEXEC),
-					 .period_ns = sampling.period_ns,
-					 .tick_source = "timer",
-					 .depth = sampling.max_depth};
+					 .about = {.period_ns = sampling.period_ns,
+						   .tick_source = "timer",
+						   .depth = sampling.max_depth}};
 	struct recorder_summary summary = {0};
 	struct recorder *recorder = NULL;
 	struct error error = {0};

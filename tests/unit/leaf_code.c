@@ -108,9 +108,9 @@ static bool blob(size_t index, struct fxt_code *code)
 	return false;
 }
 
-static struct leaf_code_totals finish(void)
+static struct code_totals finish(void)
 {
-	struct leaf_code_totals totals;
+	struct code_totals totals;
 
 	leaf_code_finish(leaves, &totals);
 	return totals;
@@ -118,7 +118,7 @@ static struct leaf_code_totals finish(void)
 
 Test(leaf_code, a_function_is_copied_once_whole_and_unchanged)
 {
-	struct leaf_code_totals totals;
+	struct code_totals totals;
 	struct fxt_code code;
 
 	see(TEXT + 50);
@@ -161,7 +161,7 @@ Test(leaf_code, what_has_no_name_yet_is_copied_when_it_has)
 
 Test(leaf_code, what_may_not_be_executed_any_more_is_no_code)
 {
-	struct leaf_code_totals totals;
+	struct code_totals totals;
 	struct fxt_code code;
 
 	map(0, PAGE_NO_EXECUTE);
@@ -180,7 +180,7 @@ Test(leaf_code, what_may_not_be_executed_any_more_is_no_code)
 
 Test(leaf_code, code_that_was_freed_stays_as_it_was)
 {
-	struct leaf_code_totals totals;
+	struct code_totals totals;
 	struct fxt_code code;
 
 	see(TEXT + 50);
@@ -197,7 +197,7 @@ Test(leaf_code, code_that_was_freed_stays_as_it_was)
 
 Test(leaf_code, what_a_kernel_patches_is_there_before_and_after)
 {
-	struct leaf_code_totals totals;
+	struct code_totals totals;
 	struct fxt_code before, after;
 
 	see(TEXT + 50);
@@ -247,7 +247,7 @@ Test(leaf_code, another_guests_code_is_read_where_its_samples_were)
 	view.kernel_found = false;
 	add_symbol(&table, PHYSICAL + 8, 16, "flat");
 	symbol_table_finish(&table);
-	namer.config.tables[0] = &table;
+	namer.config.tables = &table;
 	namer.config.table_count = 1;
 	see_in(PHYSICAL + 10, FXT_MODE_GUEST_USER, FXT_ADDRESSING_PROTECTED_UNPAGED);
 	finish();
@@ -264,7 +264,7 @@ Test(leaf_code, a_linux_program_is_not_read_by_the_tables_of_a_sample)
 
 	add_symbol(&table, PHYSICAL + 8, 16, "flat");
 	symbol_table_finish(&table);
-	namer.config.tables[0] = &table;
+	namer.config.tables = &table;
 	namer.config.table_count = 1;
 	see_in(PHYSICAL + 10, FXT_MODE_GUEST_USER, FXT_ADDRESSING_PROTECTED_UNPAGED);
 	finish();
@@ -275,7 +275,7 @@ Test(leaf_code, a_linux_program_is_not_read_by_the_tables_of_a_sample)
 /* What unpacks a kernel has no functions, and is something else at the end. */
 Test(leaf_code, of_startup_code_the_bytes_from_a_sample_on_are_copied_at_once)
 {
-	struct leaf_code_totals totals;
+	struct code_totals totals;
 	struct fxt_code code;
 
 	namer.config.startup_start = PHYSICAL;
@@ -344,7 +344,7 @@ static void check_image(const char *name)
 {
 	struct prepared_image image;
 	struct fake_target fake;
-	struct leaf_code_totals totals;
+	struct code_totals totals;
 	struct symbol running, freed;
 	struct fxt_code code;
 	struct namer names;

@@ -1,5 +1,5 @@
 /* Where the line of a running recording may be drawn, and what it says. */
-#include "recording/tally.h"
+#include "recording/record_watch.h"
 #include "tools/record/record_status.h"
 
 #include "fxt/sample.h"
@@ -83,12 +83,15 @@ static size_t add(uint64_t *words, size_t used, size_t room, uint64_t flags, uin
 	return used + fxt_sample_encode(&sample, words + used, room - used);
 }
 
-Test(tally, counts_full_samples_by_mode_and_stops_at_what_is_cut)
+Test(record_watch, counts_full_samples_by_mode_and_stops_at_what_is_cut)
 {
-	struct tally tally = {0};
-	uint64_t words[128], modes[TALLY_MODES];
+	struct namer namer;
+	struct record_watch watch = {.namer = &namer,
+				     .leaves = leaf_code_create(&namer, NULL, NULL, NULL)};
+	uint64_t words[128];
 	size_t used = 0, whole;
 
+	namer_init(&namer, &(struct namer_config){0});
 	used = add(words, used, 128, 0, FXT_MODE_GUEST_USER);
 	used = add(words, used, 128, FXT_SAMPLE_CONTINUATION, FXT_MODE_GUEST_USER);
 	used = add(words, used, 128, 0, FXT_MODE_HALTED);
@@ -96,14 +99,14 @@ Test(tally, counts_full_samples_by_mode_and_stops_at_what_is_cut)
 	used = add(words, used, 128, 0, 77);
 	whole = used;
 	used = add(words, used, 128, 0, FXT_MODE_GUEST_KERNEL);
-	tally_add(&tally, words, used - 1);
-	tally_read(&tally, modes);
-	cr_assert_arr_eq(modes, ((uint64_t[TALLY_MODES]){1, 1, 0, 2, 0, 0}), sizeof(modes));
-	tally_add(&tally, words + whole, used - whole);
-	tally_read(&tally, modes);
-	cr_assert_eq(modes[FXT_MODE_GUEST_KERNEL], 1);
+	record_watch_see(&watch, words, used - 1);
+	cr_assert_arr_eq(watch.modes, ((uint64_t[RECORD_MODES]){1, 1, 0, 2, 0, 0}),
+			 sizeof(watch.modes));
+	record_watch_see(&watch, words + whole, used - whole);
+	cr_assert_eq(watch.modes[FXT_MODE_GUEST_KERNEL], 1);
 	words[0] = 0;
-	tally_add(&tally, words, used);
-	tally_read(&tally, modes);
-	cr_assert_eq(modes[FXT_MODE_GUEST_USER], 1, "a record of no size ends it");
+	record_watch_see(&watch, words, used);
+	cr_assert_eq(watch.modes[FXT_MODE_GUEST_USER], 1, "a record of no size ends it");
+	leaf_code_destroy(watch.leaves);
+	namer_deinit(&namer);
 }

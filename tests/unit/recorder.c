@@ -52,14 +52,13 @@ static struct recorder_config config_for(int fd)
 	return (struct recorder_config){.target = &fake.target,
 					.session = session,
 					.fd = fd,
-					.period_ns = 500000,
-					.tick_source = "timer",
-					.depth = 16,
-					.memory_bytes = 1 << 20,
-					.kernel = "no kernel",
-					.command_line = NULL,
-					.tables = {&symbols},
-					.table_count = 1};
+					.about = {.period_ns = 500000,
+						  .tick_source = "timer",
+						  .depth = 16,
+						  .memory_bytes = 1 << 20,
+						  .kernel = "no kernel",
+						  .command_line = NULL},
+					.names = {.tables = &symbols, .table_count = 1}};
 }
 
 static off_t file_size(void)

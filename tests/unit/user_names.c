@@ -59,7 +59,7 @@ static void check_whole_chain(const char *name)
 					      .period_ns = 500000,
 					      .max_depth = 16,
 					      .ring_bytes = 1 << 20};
-	struct recorder_config config = {.target = &fake.target, .depth = 16};
+	struct recorder_config config = {.target = &fake.target, .about = {.depth = 16}};
 	struct linux_task_cpu remembered = {0};
 	struct recorder_summary summary;
 	struct recorder *recorder;

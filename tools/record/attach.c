@@ -178,8 +178,7 @@ static int record(struct sampling *sampling, struct attached_vm *vm)
 	char source[512];
 	struct recorder_config config = {
 		.target = attached_vm_target(vm),
-		.memory_bytes = info->memory_bytes,
-		.source = source,
+		.about = {.memory_bytes = info->memory_bytes, .source = source},
 		.on_thread_start = confine_reader,
 	};
 	struct error error = {0};

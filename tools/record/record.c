@@ -106,14 +106,15 @@ static gp_status_t start_sampling(struct recording *recording, struct error *err
 	const struct machine_config *machine = &recording->options.machine;
 	struct recorder_config config = {
 		.target = machine_target(recording->machine),
-		.memory_bytes = machine->memory,
-		.kernel = machine->kernel,
-		.command_line = machine->command_line,
+		.about = {.memory_bytes = machine->memory,
+			  .kernel = machine->kernel,
+			  .command_line = machine->command_line},
 		.on_thread_start = confine_reader,
 		.context = recording,
 	};
 
-	machine_kernel_range(recording->machine, &config.startup_start, &config.startup_end);
+	machine_kernel_range(recording->machine, &config.names.startup_start,
+			     &config.names.startup_end);
 	return sampling_start(&recording->sampling, &config, error);
 }
 

@@ -32,16 +32,16 @@ static size_t append(char *text, size_t size, size_t length, const char *piece)
 /* What the vCPUs did since the last time. */
 static size_t append_modes(struct record_status *status, char *text, size_t size, size_t length)
 {
-	uint64_t modes[TALLY_MODES], since[TALLY_MODES], all = 0;
+	uint64_t modes[RECORD_MODES], since[RECORD_MODES], all = 0;
 	char piece[64];
 
 	recorder_modes(status->recorder, modes);
-	for (size_t i = 0; i < TALLY_MODES; i++) {
+	for (size_t i = 0; i < RECORD_MODES; i++) {
 		since[i] = modes[i] - status->last_modes[i];
 		all += since[i];
 	}
 	memcpy(status->last_modes, modes, sizeof(modes));
-	for (size_t i = 0; i < TALLY_MODES; i++) {
+	for (size_t i = 0; i < RECORD_MODES; i++) {
 		if (!since[i])
 			continue;
 		snprintf(piece, sizeof(piece), ", %s %u %%", frames_mode_name(i),

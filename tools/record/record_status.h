@@ -24,7 +24,7 @@ struct record_status {
 	uint64_t begin_ns;
 	uint64_t last_ns;
 	uint64_t last_samples;
-	uint64_t last_modes[TALLY_MODES];
+	uint64_t last_modes[RECORD_MODES];
 };
 
 /* Before the guest runs. `session` NULL: there is only the time to tell. */

@@ -149,13 +149,13 @@ gp_status_t sampling_start(struct sampling *sampling, struct recorder_config *co
 	config->fd = sampling->output_fd;
 	config->copies = program_files_copies(sampling->programs);
 	config->compress = sampling_is_compressed(options);
-	config->period_ns = options->period_ns;
-	config->tick_source = options->event;
-	config->depth = (uint32_t)options->depth;
-	for (unsigned i = 0; i < sampling->symbols.count; i++)
-		config->tables[config->table_count++] = &sampling->symbols.tables[i];
+	config->about.period_ns = options->period_ns;
+	config->about.tick_source = options->event;
+	config->about.depth = (uint32_t)options->depth;
+	config->names.tables = sampling->symbols.tables;
+	config->names.table_count = sampling->symbols.count;
 	if (sampling->has_kernel_file)
-		config->kernel_file = &sampling->kernel_file;
+		config->names.kernel_file = &sampling->kernel_file;
 	status = gp_sampler_create(config->target, 0, &session, &sampling->session);
 	if (status)
 		return error_set(error, status, "cannot open a sampler session: %s",
