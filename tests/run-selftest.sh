@@ -96,6 +96,18 @@ check "a program without end is ended" "0 passed, 1 failed, 0 skipped" 1 --unit 
 check "one failure among many is seen" "6 passed, 1 failed, 1 skipped" 1 \
 	--unit good.sh skip.sh bad.sh --kvm good.sh
 check "Criterion's results are counted" "1 passed, 1 failed, 1 skipped" 1 --unit ./criterion
+says "a test's own time is told" "s  a::d of ./criterion"
+printf 'printf "TAP version 13\\n1..1\\nok - a::slow  (7.25s)\\n" >"${1#--tap=}"\n' >slow-criterion
+chmod +x slow-criterion
+rm -f sum
+check "times and the sum in a file" "4 passed, 2 failed, 0 skipped" 1 \
+	--sum sum --unit good.sh silent.sh ./slow-criterion --kvm code.sh
+says "a slow test is named" "      7.2 s  a::slow of ./slow-criterion"
+says "and a script" " s  silent.sh"
+says "each program has its seconds" "  ok   good.sh: 2 passed, 0 failed, 0 skipped, 0."
+says "each floor has, too" "time: unit floor 0."
+count=$((count + 1))
+if [ "$(cat sum)" = "4 passed, 2 failed, 0 skipped" ]; then echo "ok $count - the sum is there"; else echo "not ok $count - the sum is there"; fi
 check "stock kernels run directly on native KVM" "0 passed, 1 failed, 0 skipped" 1 --lab environment.sh
 says "the environment says so" "native/$work/guestprof"
 echo emulated >floor
