@@ -2,7 +2,7 @@
 #
 #   make                 build/guestprof, build/libguestprof.a, build/libguestprof.so
 #   make demo            boot a stock Debian kernel, sample it, show where the time went
-#   make test            every test this machine can run; one closing line adds them up
+#   make test            every unit test, tiny guests, one stock kernel; one closing line adds them up
 #   make help            the other targets and the variables
 
 VERSION := 0.1.0
@@ -43,7 +43,8 @@ OPTIONAL_CFLAGS = $(eval OPTIONAL_CFLAGS := \
 PACKAGE_CFLAGS = $(eval PACKAGE_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(LOADED_PACKAGES) 2>/dev/null))$(PACKAGE_CFLAGS)
 PACKAGE_LIBS = $(eval PACKAGE_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null))$(PACKAGE_LIBS)
 
-CFLAGS ?= $(if $(filter 1,$(DEBUG)),-Og,-O2) -g
+# Sanitizers take twice as long to compile with -O2 -g, and -g1 has the lines that their reports need.
+CFLAGS ?= $(if $(filter 1,$(DEBUG)),-Og -g,$(if $(filter address thread,$(SAN)),-O1 -g1,-O2 -g))
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
 	-Wpointer-arith -Wundef -Wwrite-strings
 # Frame pointers so that guestprof itself can be profiled.
@@ -235,7 +236,8 @@ help:
 	@printf '%s\n' \
 		'make            the command and the libraries, in $(BUILD)/' \
 		'make demo       boot a stock Debian kernel, sample it, show where the time went' \
-		'make test       every test this machine can run' \
+		'make test       every unit test, tiny guests, one stock kernel: about 6 minutes' \
+		'make test-all   also sanitizers, the other tiny guests, all stock kernels: about 20' \
 		'make test-unit  tests over buffers; test-kvm: tiny guests; test-lab: stock kernels' \
 		'make test-pages the HTML pages in headless Chromium' \
 		'make bench      measurements, as ratios within one run' \

@@ -109,41 +109,70 @@ kernels: $(BUILD)/guestprof
 # Memory images of stock kernels that tests of the unit floor look into; half a minute each, once.
 # Without them those tests are skipped and say so.
 IMAGES := 6.1 6.1-pti-tasks 6.12-tasks 7.3-cloud-tasks
-.PHONY: images
-images: $(BUILD)/guestprof
-	@tests/images/make-image.sh --missing $(IMAGES) || \
-		echo "make: not all memory images can be had here: tests that need one are skipped" >&2
+.PHONY: images $(IMAGES:%=image-%)
+images: $(IMAGES:%=image-%)
+$(IMAGES:%=image-%): image-%: $(BUILD)/guestprof
+	@tests/images/make-image.sh --missing $* || \
+		echo "make: no memory image $* can be had here: tests that need it are skipped" >&2
 
-RUN := tests/run --guestprof $(BUILD)/guestprof
+# Of the same kernel, which is downloaded once.
+image-6.1-pti-tasks: | image-6.1
+
+# SUM=FILE: the closing line goes there, too.
+SUM ?=
+RUN = tests/run --guestprof $(BUILD)/guestprof $(SUM:%=--sum %)
 
 # What a person asks for is built on all CPUs, unless the command line says how many jobs there are to be.
 ALL_CPUS = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
+BUILD_ALL = $(MAKE) --no-print-directory $(ALL_CPUS)
 
 # Every unit test once. tests/unit/threads.sh needs the build for ThreadSanitizer.
 PLAIN_UNIT := $(UNIT_TESTS) $(filter-out tests/unit/threads.sh,$(UNIT_SCRIPTS))
+# Of the tiny guests, what takes little time for what it shows; of the stock kernels, one.
+QUICK_KVM := $(patsubst %,$(BUILD)/tests/kvm/%,attach ends hostile kick machine_api run_page sampling sessions ticks) \
+	tests/kvm/annotate.sh tests/kvm/example.sh tests/kvm/record.sh
+QUICK_LAB := tests/lab/quick.sh
 
-.PHONY: test test-unit test-unit-plain test-kvm test-lab
+.PHONY: test test-rest test-all test-unit test-unit-plain test-kvm test-lab
 test:
+	@printf '%s\n' 'make test: about 6 minutes on two CPUs, and what is downloaded the first time' \
+		'  unit  every unit test once ($(words $(UNIT_OBJECTS)) files, $(words $(PLAIN_UNIT)) programs), with memory images of stock kernels' \
+		'  kvm   tiny guests on /dev/kvm ($(words $(QUICK_KVM)) programs)' \
+		'  lab   one stock kernel: booted, sampled, reported, attached to' \
+		'make test-all adds sanitizers, the other tiny guests and five more kernels'
 	$(call packages,build test lab)
-	@$(MAKE) --no-print-directory $(ALL_CPUS) all unit-tests kvm-tests lab-programs sanitized-tests kernels
-	@$(MAKE) --no-print-directory images
-	@$(RUN) --unit $(UNIT_TESTS) $(UNIT_SCRIPTS) $(SANITIZED_TESTS) \
-		--kvm $(KVM_TESTS) $(KVM_SCRIPTS) --lab $(LAB_SCRIPTS)
+	@$(BUILD_ALL) all unit-tests kvm-tests lab-programs
+	@$(BUILD_ALL) images
+	@$(RUN) --unit $(PLAIN_UNIT) --kvm $(QUICK_KVM) --lab $(QUICK_LAB)
+
+# What `make test` leaves out.
+test-rest:
+	@printf '%s\n' 'make test-rest: what make test leaves out' \
+		'  unit  every unit test with AddressSanitizer and UBSan, threads with ThreadSanitizer' \
+		'  kvm   the other tiny guests' '  lab   six stock kernels'
+	$(call packages,build test lab)
+	@$(BUILD_ALL) all kvm-tests lab-programs sanitized-tests kernels
+	@$(BUILD_ALL) images
+	@$(RUN) --unit $(SANITIZED_TESTS) tests/unit/threads.sh \
+		--kvm $(filter-out $(QUICK_KVM),$(KVM_TESTS) $(KVM_SCRIPTS)) --lab $(filter-out $(QUICK_LAB),$(LAB_SCRIPTS))
+test-all:
+	+@.ci/run
+
 test-unit:
 	$(call packages,build test)
-	@$(MAKE) --no-print-directory $(ALL_CPUS) all unit-tests sanitized-tests
+	@$(BUILD_ALL) all unit-tests sanitized-tests
 	@$(RUN) --unit $(UNIT_TESTS) $(UNIT_SCRIPTS) $(SANITIZED_TESTS)
 test-unit-plain:
 	$(call packages,build test)
-	@$(MAKE) --no-print-directory $(ALL_CPUS) all unit-tests
+	@$(BUILD_ALL) all unit-tests
 	@$(RUN) --unit $(PLAIN_UNIT)
 test-kvm:
 	$(call packages,build test lab)
-	@$(MAKE) --no-print-directory $(ALL_CPUS) all kvm-tests
+	@$(BUILD_ALL) all kvm-tests
 	@$(RUN) --kvm $(KVM_TESTS) $(KVM_SCRIPTS)
 test-lab:
 	$(call packages,build test lab)
-	@$(MAKE) --no-print-directory $(ALL_CPUS) all lab-programs kernels
+	@$(BUILD_ALL) all lab-programs kernels
 	@$(RUN) --lab $(LAB_SCRIPTS)
 
 # The pages alone, with what they need installed first. PAGES_TRACE=FILE also takes pictures of a trace.

@@ -58,13 +58,6 @@ guest 2 pc-6.12 6.12 2 5G -M pc
 guest 2 q35-6.1 6.1 1 5G -M q35,memory-backend=ram "$(memfd 5G)"
 run_jobs
 
-# word NAME WORD: what inspect_trace says of a trace; -1, which fails every comparison, of a trace that is not there
-word() {
-	[ -e "$work/$1.inspected" ] || "$inspect" "$work/$1.fxt" >"$work/$1.inspected"
-	said=$(sed -n "s/^$2 //p" "$work/$1.inspected")
-	echo "${said:--1}"
-}
-
 for name in pc-6.1 q35-6.12 pc-6.12 q35-6.1; do
 	ends_with "$name: attached for a while" $name 13
 	holds "$name: QEMU goes on" $name text "qemu goes on"

@@ -83,18 +83,6 @@ wait \$!
 END_JOB
 run_jobs
 
-# word NAME WORD: what inspect_trace says of a trace; -1, which fails every comparison, of a trace that is not there
-word() {
-	[ -e "$work/$1.inspected" ] || "$inspect" "$work/$1.fxt" >"$work/$1.inspected"
-	said=$(sed -n "s/^$2 //p" "$work/$1.inspected")
-	echo "${said:--1}"
-}
-
-# per_mille PART WHOLE
-per_mille() {
-	echo $(($1 * 1000 / ($2 ? $2 : 1)))
-}
-
 # own_names NAME: kernel symbols of the trace, how many of them the guest's kernel does not know
 own_names() {
 	tr -d '\0' <"$work/kallsyms-$1" >"$work/kallsyms"

@@ -9,8 +9,8 @@
 #	guests_begin NAME          makes $work, below build; skips everything when parts are missing
 #	job LINE NAME <<'END'      queues a script; LINE is 1 or 2; it runs in $work and sees what
 #	                           is listed below
-#	run_jobs                   runs what is queued
-#	is, holds, lacks, shares, at_least, skip, guests_end    results
+#	run_jobs [together]        runs what is queued; together: both lines in one lab
+#	is, holds, lacks, shares, word, per_mille, at_least, skip, guests_end    results
 #
 # A job sees: $guestprof; boot ARGUMENTS..., which is `guestprof record` without sampling, with a
 # timeout and without input; $kernels, $initrds and $elf (directories); wait_for TEXT FILE [PID].
@@ -88,38 +88,54 @@ job() {
 	echo "$2" >>"$work/jobs-$1"
 }
 
-run_line() {
+# The script of a line: its jobs one after the other.
+write_line() {
 	cat >"$work/run-$1" <<-END
 		cd '$work' || exit 1
 		while read -r name; do
 			[ ! -e "\$name.code" ] || continue
+			begun=\$(date +%s)
 			sh "\$name.job" >"\$name.out" 2>"\$name.err"
-			echo \$? >"\$name.code"
+			code=\$?
+			echo \$((\$(date +%s) - begun)) >"\$name.seconds"
+			echo \$code >"\$name.code"
 		done <jobs-$1
 	END
+}
+
+# run SCRIPT: directly where /dev/kvm is native, elsewhere in a lab
+run() {
 	if [ "$floor" = native ]; then
-		sh "$work/run-$1"
+		sh "$work/$1"
 	else
 		# What is written below the current directory lands there. At times the lab's kernel hangs and
 		# gives up (docs/design/lab.md): then the jobs that are left have another try in a fresh lab.
 		for try in 1 2 3; do
-			(cd "$work" && "$guestprof" lab --timeout 1200 --exec sh "run-$1") </dev/null >&2 &&
+			(cd "$work" && "$guestprof" lab --timeout 1200 --exec sh "$1") </dev/null >&2 &&
 				break
-			echo "# lab $try of line $1 ended with exit code $?"
+			echo "# lab $try for $1 ended with exit code $?"
 		done
 	fi
 }
 
 run_jobs() {
-	run_line 1 &
-	run_line 2
-	wait
+	write_line 1
+	write_line 2
+	if [ "${1-}" = together ]; then
+		printf 'sh run-1 &\nsh run-2\nwait\n' >"$work/run-both"
+		run run-both
+	else
+		run run-1 &
+		run run-2
+		wait
+	fi
 	cat "$work/jobs-1" "$work/jobs-2" >"$work/jobs"
 	while read -r name; do
 		[ -e "$work/$name.code" ] || echo "not run" >"$work/$name.code"
 		touch "$work/$name.out" "$work/$name.err"
 		# The console ends its lines with a carriage return.
 		tr -d '\r' <"$work/$name.out" >"$work/$name.text"
+		echo "# $name: $(cat "$work/$name.seconds" 2>/dev/null) s"
 	done <"$work/jobs"
 }
 
@@ -182,6 +198,18 @@ ends_with() {
 # The text behind WORD in the first line of a job's output that holds it.
 word_of() {
 	sed -n "s|^$2 *||p" "$work/$1.text" | head -n 1
+}
+
+# word NAME WORD: what inspect_trace says of a trace; -1, which fails every comparison, of a trace that is not there
+word() {
+	[ -e "$work/$1.inspected" ] || "$inspect" "$work/$1.fxt" >"$work/$1.inspected"
+	said=$(sed -n "s/^$2 //p" "$work/$1.inspected")
+	echo "${said:--1}"
+}
+
+# per_mille PART WHOLE
+per_mille() {
+	echo $(($1 * 1000 / ($2 ? $2 : 1)))
 }
 
 # shares NAME: of the workload (demo/workload.c) in $work/NAME.fxt, against the time that it took by the guest's own
