@@ -190,10 +190,9 @@ static const struct dso *get_generated(struct dsos *self, const struct guest_pro
 		self->reads_left--;
 		dso->next_read_ns = self->now + READ_AGAIN_NS;
 		/* In the process's own namespaces of paths and of pids. */
-		if (programs->paths_known &&
-		    linux_path_own_pid(&programs->paths, user->leader, &pid) &&
+		if (linux_path_own_pid(&programs->files, user->leader, &pid) &&
 		    snprintf(path, sizeof(path), "/tmp/perf-%u.map", pid) > 0 &&
-		    linux_path_find(&programs->paths, user->leader, path, &file) &&
+		    linux_path_find(&programs->files, user->leader, path, &file) &&
 		    !is_same_file(&file, &dso->perf_map)) {
 			linux_cached_file_init(&cached, &programs->cache, &file);
 			if (perf_map_read(&cached.source, file.size, &symbols.symbols, NULL) ==

@@ -108,10 +108,7 @@ static void write_module(struct trace_output *output, const struct linux_guest *
 			 uint16_t id)
 {
 	uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT];
-	unsigned size = !view->notes_known
-				? 0
-				: linux_module_build_id(&view->module_notes, &view->kernel.space,
-							view->memory, module, build_id);
+	unsigned size = linux_module_build_id(&view->module_layout, view->memory, module, build_id);
 	const struct fxt_module told = {.id = id,
 					.name = fxt_text(module->name),
 					.build_id = fxt_bytes((const char *)build_id, size)};

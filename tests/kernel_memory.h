@@ -10,6 +10,7 @@
 #define TESTS_KERNEL_MEMORY_H
 
 #include "guest-introspection/linux/linux_modules.h"
+#include "guest-introspection/linux/linux_reader.h"
 #include "guest-introspection/linux/linux_task.h"
 #include "tests/buffer_memory.h"
 
@@ -105,7 +106,6 @@ static inline void kernel_memory_task_layout(struct linux_task_layout *out)
 	out->thread_node = TASK_THREAD_NODE;
 	out->signal = TASK_SIGNAL;
 	out->start_time = TASK_START_TIME;
-	out->has_start_time = true;
 	out->worker_private = TASK_WORKER;
 	out->thread_full_name = THREAD_FULL_NAME;
 	out->mm_pgd = MM_PGD;
@@ -139,7 +139,6 @@ static inline struct linux_module_layout kernel_memory_module_layout(bool types)
 					    .state = MODULE_STATE,
 					    .kallsyms = MODULE_KALLSYMS,
 					    .unformed = 3,
-					    .has_memory_types = types,
 					    .core = MODULE_MEMORY,
 					    .init = MODULE_MEMORY + 16,
 					    .layout_base = 0,
@@ -147,7 +146,7 @@ static inline struct linux_module_layout kernel_memory_module_layout(bool types)
 					    .layout_text_size = 12,
 					    .memory = MODULE_MEMORY,
 					    .memory_size = 16,
-					    .memory_types = MODULE_TYPES,
+					    .memory_types = types ? MODULE_TYPES : 0,
 					    .memory_base = 0,
 					    .memory_length = 8,
 					    .text_type = 0,
@@ -156,10 +155,16 @@ static inline struct linux_module_layout kernel_memory_module_layout(bool types)
 					    .symbol_count = 8,
 					    .strtab = 16,
 					    .typetab = 24,
-					    .has_orc = true,
 					    .orc_ips = MODULE_ORC_IPS,
 					    .orc_entries = MODULE_ORC_ENTRIES,
-					    .orc_count = MODULE_ORC_COUNT};
+					    .orc_count = MODULE_ORC_COUNT,
+					    .notes = 0x20,
+					    .note_count = 8,
+					    .note_array = 16,
+					    .note_list = LINUX_MEMBER_MISSING,
+					    .note_bytes = 32,
+					    .note_size = 8,
+					    .note_contents = 16};
 }
 
 #endif

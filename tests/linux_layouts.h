@@ -3,7 +3,7 @@
 #ifndef TESTS_LINUX_LAYOUTS_H
 #define TESTS_LINUX_LAYOUTS_H
 
-#include "guest-introspection/linux/linux_layout.h"
+#include "guest-introspection/linux/linux_reader.h"
 #include "guest-introspection/linux/linux_mappings.h"
 #include "guest-introspection/linux/linux_page_cache.h"
 #include "tests/buffer_memory.h"

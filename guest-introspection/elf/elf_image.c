@@ -52,41 +52,44 @@ static bool fits(uint64_t offset, uint64_t size)
 	return size <= INT64_MAX && offset <= INT64_MAX - size;
 }
 
+unsigned elf_find_build_id(const void *notes, size_t size, unsigned alignment, unsigned limit,
+			   uint8_t *build_id)
+{
+	struct cursor cursor = cursor_over(notes, size);
+
+	while (cursor_left(&cursor) >= 12) {
+		uint32_t name_size = cursor_u32(&cursor);
+		uint32_t content_size = cursor_u32(&cursor);
+		uint32_t type = cursor_u32(&cursor);
+		const char *name = cursor_bytes(&cursor, name_size);
+		const uint8_t *content;
+
+		cursor_skip(&cursor, -cursor.offset & (alignment - 1));
+		content = cursor_bytes(&cursor, content_size);
+		if (cursor.failed)
+			return 0;
+		if (type == NT_GNU_BUILD_ID && name_size == sizeof(ELF_NOTE_GNU) &&
+		    memcmp(name, ELF_NOTE_GNU, sizeof(ELF_NOTE_GNU)) == 0 && content_size > 0 &&
+		    content_size <= limit) {
+			memcpy(build_id, content, content_size);
+			return content_size;
+		}
+		cursor_skip(&cursor, -cursor.offset & (alignment - 1));
+	}
+	return 0;
+}
+
 /* Notes are padded to 4 bytes, to 8 in segments with that alignment (Linux's gABI extension). */
 static void read_notes(const struct file_source *source, const struct program_header *header,
 		       struct elf_image *image)
 {
 	uint8_t bytes[NOTE_SIZE_LIMIT];
-	uint64_t alignment = header->alignment == 8 ? 8 : 4;
 	size_t wanted =
 		header->file_size < sizeof(bytes) ? (size_t)header->file_size : sizeof(bytes);
 	size_t size = file_source_read(source, header->offset, bytes, wanted);
-	size_t at = 0;
 
-	while (image->build_id_size == 0 && size - at >= 12) {
-		uint32_t name_size;
-		uint32_t content_size;
-		uint32_t type;
-		uint64_t content;
-		uint64_t next;
-
-		memcpy(&name_size, bytes + at, 4);
-		memcpy(&content_size, bytes + at + 4, 4);
-		memcpy(&type, bytes + at + 8, 4);
-		content = (at + 12 + (uint64_t)name_size + alignment - 1) & ~(alignment - 1);
-		next = (content + content_size + alignment - 1) & ~(alignment - 1);
-		if (content > size || content_size > size - content)
-			return;
-		if (type == NT_GNU_BUILD_ID && name_size == 4 &&
-		    memcmp(bytes + at + 12, "GNU", 4) == 0 && content_size > 0 &&
-		    content_size <= ELF_BUILD_ID_LIMIT) {
-			memcpy(image->build_id, bytes + content, content_size);
-			image->build_id_size = content_size;
-		}
-		if (next >= size)
-			return;
-		at = (size_t)next;
-	}
+	image->build_id_size = elf_find_build_id(bytes, size, header->alignment == 8 ? 8 : 4,
+						 ELF_BUILD_ID_LIMIT, image->build_id);
 }
 
 static void add_segment(struct elf_image *image, const struct program_header *header)

@@ -55,6 +55,11 @@ struct elf_image {
 gp_status_t elf_image_read(const struct file_source *source, struct elf_image *out,
 			   struct error *error);
 
+/* The build id in `size` bytes of notes that are padded to `alignment` (4 or 8), at most `limit`
+ * bytes (ELF specification, "Note Section"). Returns how many; 0: none, `build_id` untouched. */
+unsigned elf_find_build_id(const void *notes, size_t size, unsigned alignment, unsigned limit,
+			   uint8_t *build_id);
+
 /* How much higher than the file says the image lies, in a process that maps its offset `offset` at
  * `start`: linear address = file's address + bias, modulo 2^64. Pages at the border of two segments
  * are mapped for both, so that `executable` decides; a mapping of code is the one to ask with.

@@ -1,8 +1,9 @@
-/* Open files of a Linux guest, as its `struct file` describes them: path, inode, size.
+/* Files of a Linux guest: path, inode and size of an open one (`struct file`), and a file by its
+ * path.
  *
  * Everything is read without the guest's locks while it may be running: a path may be of two
- * moments when the guest renames meanwhile, but every loop is bounded. Nothing here allocates
- * (except _init, which is cold and allocates nothing either) or locks; any thread.
+ * moments when the guest renames meanwhile, but every loop is bounded. Nothing here allocates or
+ * locks; any thread; cold.
  */
 #ifndef GUEST_INTROSPECTION_LINUX_LINUX_FILE_H
 #define GUEST_INTROSPECTION_LINUX_LINUX_FILE_H
@@ -51,6 +52,20 @@ struct linux_files {
 	uint32_t inode_size;
 	uint32_t inode_superblock;
 	uint32_t superblock_device;
+	/* For linux_path_find() and linux_path_own_pid(), which else find nothing. */
+	bool paths_known;
+	uint32_t task_fs;
+	uint32_t task_pid;
+	uint32_t root_mount;
+	uint32_t root_dentry;
+	uint32_t children; /* of a dentry: the pointer to the first one */
+	uint32_t sibling;  /* the pointer to the next one */
+	uint32_t mount_children;
+	uint32_t mount_sibling;
+	uint32_t inode_mapping;
+	uint32_t pid_level;
+	uint32_t pid_numbers;
+	uint32_t pid_number_size; /* bytes of a struct upid */
 };
 
 /* `memory` must outlive `out`. GP_ERR_NOT_SUPPORTED: a kernel without a member that is needed. */
@@ -88,5 +103,18 @@ bool linux_file_is_there(const struct linux_files *files, const struct linux_fil
  * by what it did. */
 size_t linux_file_path(const struct linux_files *files, uint64_t address, unsigned *steps,
 		       char path[LINUX_PATH_SIZE]);
+
+/* Entries of directories and mounts that one look-up may cost. */
+#define LINUX_PATH_ENTRIES (1u << 16)
+
+/* The file at `path`, absolute, as the task at `task` would find it, as far as the guest's
+ * directory cache has it: from the process's root directory down through the children of each
+ * dentry and into what is mounted there (fs/namei.c). Symbolic links are not followed. False, `out`
+ * untouched: it is not there, or not in the cache. */
+bool linux_path_find(const struct linux_files *files, uint64_t task, const char *path,
+		     struct linux_file *out);
+
+/* The pid of the task at `task` in its own pid namespace. False, `pid` untouched: not readable. */
+bool linux_path_own_pid(const struct linux_files *files, uint64_t task, uint32_t *pid);
 
 #endif

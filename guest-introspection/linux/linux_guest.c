@@ -149,9 +149,6 @@ static void read_program_types(struct linux_guest *guest, const struct btf *btf)
 				    &error) == GP_OK &&
 		linux_page_cache_init(guest->memory, &guest->kernel, &guest->symbols, btf,
 				      &guest->cache, &error) == GP_OK;
-	/* Without, generated code has no names. */
-	guest->paths_known = guest->programs_known &&
-			     linux_paths_init(&guest->files, btf, &guest->paths, NULL) == GP_OK;
 	linux_guest_lock(guest);
 	guest->no_programs = error;
 	linux_guest_unlock(guest);
@@ -172,9 +169,6 @@ bool linux_guest_programs(struct linux_guest *guest, struct guest_programs *out)
 		out->mappings = guest->mappings;
 		out->mappings.files = &out->files;
 		out->cache = guest->cache;
-		out->paths_known = guest->paths_known;
-		out->paths = guest->paths;
-		out->paths.files = &out->files;
 	}
 	pthread_mutex_unlock(&guest->learning);
 	return known;
@@ -207,7 +201,6 @@ static void read_types(struct linux_guest *guest)
 	linux_guest_lock(guest);
 	guest->no_tasks = guest->tasks_known ? (struct error){0} : error;
 	linux_guest_unlock(guest);
-	guest->notes_known = linux_module_notes_init(btf, &guest->module_notes, NULL) == GP_OK;
 	guest->layout_known = linux_module_layout_init(&guest->kernel, &guest->symbols, btf,
 						       &guest->module_layout, &error) == GP_OK;
 	read_program_types(guest, btf);
@@ -348,7 +341,6 @@ static void settle(struct linux_guest *guest, const struct guest_cpu *cpus, cons
 		   unsigned count)
 {
 	bool moved = guest->tasks_known && guest->tasks.settled;
-	struct symbol symbol;
 
 	if (!find_kernel(guest, cpus, known, count))
 		return;
@@ -359,9 +351,7 @@ static void settle(struct linux_guest *guest, const struct guest_cpu *cpus, cons
 	linux_task_layout_refresh(&guest->tasks, guest->memory);
 	guest->files.space = guest->cache.space = guest->kernel.space;
 	/* Randomized by setup_arch(), which may have been still to come. */
-	if (symbol_table_find_name(&guest->symbols, "vmemmap_base", &symbol))
-		guest_read_virtual(&guest->cache.space, NULL, guest->memory, gva(symbol.start),
-				   &guest->cache.page_array, sizeof(guest->cache.page_array));
+	linux_page_cache_refresh(&guest->cache);
 	guest->settled = moved && guest->tasks.settled;
 }
 

@@ -19,10 +19,8 @@
 #include "guest-introspection/linux/btf.h"
 #include "guest-introspection/linux/linux_kernel.h"
 #include "guest-introspection/linux/linux_mappings.h"
-#include "guest-introspection/linux/linux_module_notes.h"
 #include "guest-introspection/linux/linux_modules.h"
 #include "guest-introspection/linux/linux_page_cache.h"
-#include "guest-introspection/linux/linux_path.h"
 #include "guest-introspection/linux/linux_stack.h"
 #include "guest-introspection/linux/linux_task.h"
 #include "guest-introspection/linux/program_rules.h"
@@ -80,16 +78,12 @@ struct linux_guest {
 	bool tasks_known;
 	bool layout_known;
 	bool programs_known;
-	bool paths_known;
-	struct linux_files files; /* these four are only copied: linux_guest_programs() */
+	struct linux_files files; /* these three are only copied: linux_guest_programs() */
 	struct linux_mappings mappings;
 	struct linux_page_cache cache;
-	struct linux_paths paths;
 	bool settled; /* boot does not change any more what was learned */
 	struct linux_task_layout tasks;
 	struct linux_module_layout module_layout;
-	bool notes_known;
-	struct linux_module_notes module_notes;
 	struct program_rules programs;
 	struct file_copies *copies; /* of the guest's programs; NULL: none are known */
 	struct linux_stack *base;   /* without modules: what the published ones are made from */
@@ -136,8 +130,6 @@ struct guest_programs {
 	struct linux_files files;
 	struct linux_mappings mappings;
 	struct linux_page_cache cache;
-	bool paths_known;
-	struct linux_paths paths;
 };
 
 /* From now on copies of the guest's programs are looked for here; NULL: nowhere. Waits for a

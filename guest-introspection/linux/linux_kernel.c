@@ -9,10 +9,8 @@
 #define MAP_ENTRIES 512
 #define LARGE_PAGE (UINT64_C(1) << 21)
 #define SMALL_PAGE UINT64_C(4096)
-#define ENTRY_ADDRESS UINT64_C(0x000ffffffffff000)
 #define ENTRY_PRESENT UINT64_C(1)
 #define ENTRY_LARGE UINT64_C(0x80)
-#define ISOLATION_USER_ROOT UINT64_C(0x1000) /* CR3 bit 12 under page-table isolation */
 
 #define EXCEPTION_VECTORS 32
 #define SMALLEST_RUN 2 /* 4 MiB: no kernel of ours is smaller */
@@ -43,7 +41,7 @@ static bool read_kernel_entries(const struct guest_memory *memory,
 		if (!guest_memory_read(memory, gpa(table + index * 8), &entry, sizeof(entry)) ||
 		    !(entry & ENTRY_PRESENT) || (entry & ENTRY_LARGE))
 			return false;
-		table = entry & ENTRY_ADDRESS;
+		table = entry & X86_TABLE_ADDRESS;
 	}
 	return guest_memory_read(memory, gpa(table), entries, MAP_ENTRIES * sizeof(*entries));
 }
@@ -201,7 +199,7 @@ static uint64_t find_swapper(const struct guest_memory *memory, const struct add
 			    TRANSLATE_OK ||
 		    !guest_memory_read(memory, gpa(translation.gpa.value + (ENTRIES - 1) * 8),
 				       &last, sizeof(last)) ||
-		    ((last ^ wanted) & (ENTRY_ADDRESS | ENTRY_PRESENT)) ||
+		    ((last ^ wanted) & (X86_TABLE_ADDRESS | ENTRY_PRESENT)) ||
 		    !guest_memory_read(memory, translation.gpa, entries, sizeof(entries)))
 			continue;
 		for (unsigned i = UPPER; i < ENTRIES; i++)
@@ -226,8 +224,8 @@ gp_status_t linux_kernel_find(const struct guest_memory *memory, const struct gu
 		if (space.mode != ADDRESSING_4_LEVEL && space.mode != ADDRESSING_5_LEVEL)
 			continue;
 		try_root(memory, &cpus[i], space.root, &best);
-		if (space.root & ISOLATION_USER_ROOT)
-			try_root(memory, &cpus[i], space.root & ~ISOLATION_USER_ROOT, &best);
+		if (space.root & X86_ISOLATION_BIT)
+			try_root(memory, &cpus[i], space.root & ~X86_ISOLATION_BIT, &best);
 	}
 	if (best.length < SMALLEST_RUN)
 		return error_set(error, GP_ERR_NOT_FOUND,

@@ -1,6 +1,6 @@
 #include "guest-introspection/linux/linux_mappings.h"
 
-#include "guest-introspection/linux/linux_layout.h"
+#include "guest-introspection/linux/linux_reader.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -48,29 +48,9 @@ struct walk {
 	uint64_t named_file;
 	struct linux_file file;
 	struct linux_mappings_walk result;
-	struct translation_cache cache;
+	struct linux_reader reader;
 	char name[LINUX_PATH_SIZE];
 };
-
-static bool read_bytes(struct walk *self, uint64_t address, void *buffer, size_t size)
-{
-	const struct linux_files *files = self->mappings->files;
-
-	return guest_read_virtual(&files->space, &self->cache, files->memory, gva(address), buffer,
-				  size) == TRANSLATE_OK;
-}
-
-static bool read_pointer(struct walk *self, uint64_t address, uint64_t *value)
-{
-	return read_bytes(self, address, value, sizeof(*value));
-}
-
-static uint64_t symbol_address(const struct symbol_table *symbols, const char *name)
-{
-	struct symbol symbol;
-
-	return symbol_table_find_name(symbols, name, &symbol) ? symbol.start : 0;
-}
 
 static bool find_array(const struct btf *btf, const char *structure, const char *member,
 		       uint32_t *offset, uint32_t *elements)
@@ -102,41 +82,39 @@ gp_status_t linux_mappings_init(const struct linux_files *files, const struct sy
 				const struct btf *btf, struct linux_mappings *out,
 				struct error *error)
 {
-#define MEMBER(structure, path, size, optional, field)                                  \
-	{                                                                               \
-		structure, path, size, optional, offsetof(struct linux_mappings, field) \
-	}
+#define FIELD(name) offsetof(struct linux_mappings, name)
 	static const struct linux_member members[] = {
-		MEMBER("mm_struct", "mm_mt.ma_root", 8, true, mm_tree),
-		MEMBER("mm_struct", "mmap", 8, true, mm_list),
-		MEMBER("mm_struct", "start_brk", 8, false, mm_heap_start),
-		MEMBER("mm_struct", "brk", 8, false, mm_heap_end),
-		MEMBER("mm_struct", "start_stack", 8, false, mm_stack_start),
-		MEMBER("mm_struct", "context.flags", 0, true, mm_context_flags),
-		MEMBER("mm_struct", "pgd", 8, false, mm_page_tables),
-		MEMBER("mm_struct", "context.vdso_image", 8, true, mm_vdso),
-		MEMBER("vdso_image", "data", 8, true, vdso_bytes),
-		MEMBER("vdso_image", "size", 8, true, vdso_size),
-		MEMBER("vm_area_struct", "vm_start", 8, false, area_start),
-		MEMBER("vm_area_struct", "vm_end", 8, false, area_end),
-		MEMBER("vm_area_struct", "vm_mm", 8, false, area_mm),
-		MEMBER("vm_area_struct", "vm_flags", 8, false, area_flags),
-		MEMBER("vm_area_struct", "vm_pgoff", 8, false, area_offset),
-		MEMBER("vm_area_struct", "vm_file", 8, false, area_file),
-		MEMBER("vm_area_struct", "vm_ops", 8, false, area_operations),
-		MEMBER("vm_area_struct", "vm_private_data", 8, false, area_private),
-		MEMBER("vm_area_struct", "vm_next", 8, true, area_next),
-		MEMBER("vm_area_struct", "anon_name", 8, true, area_name),
-		MEMBER("anon_vma_name", "name", 0, true, name_text),
-		MEMBER("vm_special_mapping", "name", 8, true, special_name),
+		{"mm_struct", "mm_mt.ma_root", 8, LINUX_OPTIONAL, FIELD(mm_tree)},
+		{"mm_struct", "mmap", 8, LINUX_OPTIONAL, FIELD(mm_list)},
+		{"mm_struct", "start_brk", 8, LINUX_REQUIRED, FIELD(mm_heap_start)},
+		{"mm_struct", "brk", 8, LINUX_REQUIRED, FIELD(mm_heap_end)},
+		{"mm_struct", "start_stack", 8, LINUX_REQUIRED, FIELD(mm_stack_start)},
+		{"mm_struct", "context.flags", 0, LINUX_OPTIONAL, FIELD(mm_context_flags)},
+		{"mm_struct", "pgd", 8, LINUX_REQUIRED, FIELD(mm_page_tables)},
+		{"mm_struct", "context.vdso_image", 8, LINUX_OPTIONAL, FIELD(mm_vdso)},
+		{"vdso_image", "data", 8, LINUX_OPTIONAL, FIELD(vdso_bytes)},
+		{"vdso_image", "size", 8, LINUX_OPTIONAL, FIELD(vdso_size)},
+		{"vm_area_struct", "vm_start", 8, LINUX_REQUIRED, FIELD(area_start)},
+		{"vm_area_struct", "vm_end", 8, LINUX_REQUIRED, FIELD(area_end)},
+		{"vm_area_struct", "vm_mm", 8, LINUX_REQUIRED, FIELD(area_mm)},
+		{"vm_area_struct", "vm_flags", 8, LINUX_REQUIRED, FIELD(area_flags)},
+		{"vm_area_struct", "vm_pgoff", 8, LINUX_REQUIRED, FIELD(area_offset)},
+		{"vm_area_struct", "vm_file", 8, LINUX_REQUIRED, FIELD(area_file)},
+		{"vm_area_struct", "vm_ops", 8, LINUX_REQUIRED, FIELD(area_operations)},
+		{"vm_area_struct", "vm_private_data", 8, LINUX_REQUIRED, FIELD(area_private)},
+		{"vm_area_struct", "vm_next", 8, LINUX_OPTIONAL, FIELD(area_next)},
+		{"vm_area_struct", "anon_name", 8, LINUX_OPTIONAL, FIELD(area_name)},
+		{"anon_vma_name", "name", 0, LINUX_OPTIONAL, FIELD(name_text)},
+		{"vm_special_mapping", "name", 8, LINUX_OPTIONAL, FIELD(special_name)},
 	};
-#undef MEMBER
+#undef FIELD
 	struct linux_mappings mappings = {.files = files};
 	struct btf_member shared;
 	uint64_t address;
 	uint32_t mode;
-	gp_status_t status = linux_layout_read(btf, members, sizeof(members) / sizeof(members[0]),
-					       &mappings, error);
+	struct linux_reader reader = linux_reader_of(files->memory, &files->space);
+	gp_status_t status =
+		linux_find_members(btf, members, ARRAY_SIZE(members), &mappings, error);
 
 	if (status != GP_OK)
 		return status;
@@ -156,12 +134,11 @@ gp_status_t linux_mappings_init(const struct linux_files *files, const struct sy
 	if (btf_find_member(btf, "vm_area_struct", "shared", &shared))
 		mappings.name_shares_tree = mappings.area_name >= shared.offset &&
 					    mappings.area_name < shared.offset + shared.size;
-	mappings.special_operations = symbol_address(symbols, "special_mapping_vmops");
-	mappings.legacy_operations = symbol_address(symbols, "legacy_special_mapping_vmops");
-	address = symbol_address(symbols, "vsyscall_mode");
-	if (address && symbol_address(symbols, "gate_vma") &&
-	    guest_read_virtual(&files->space, NULL, files->memory, gva(address), &mode,
-			       sizeof(mode)) == TRANSLATE_OK) {
+	mappings.special_operations = linux_symbol_address(symbols, "special_mapping_vmops");
+	mappings.legacy_operations = linux_symbol_address(symbols, "legacy_special_mapping_vmops");
+	address = linux_symbol_address(symbols, "vsyscall_mode");
+	if (address && linux_symbol_address(symbols, "gate_vma") &&
+	    linux_read_u32(&reader, address, &mode)) {
 		mappings.vsyscall = mode == VSYSCALL_EMULATE || mode == VSYSCALL_EXECUTE_ONLY;
 		mappings.vsyscall_readable = mode == VSYSCALL_EMULATE;
 	}
@@ -169,21 +146,14 @@ gp_status_t linux_mappings_init(const struct linux_files *files, const struct sy
 	return GP_OK;
 }
 
-/* Reads a string of unknown length up to `limit` bytes into the walk's name, between `before`
- * and `after`. What cannot be read wholly is read byte by byte: it may end a page. */
+/* Reads a string of up to `limit` bytes, at most ANONYMOUS_NAME_LIMIT, into the walk's name,
+ * between `before` and `after`. */
 static bool read_text(struct walk *self, uint64_t address, size_t limit, const char *before,
 		      const char *after)
 {
-	char text[ANONYMOUS_NAME_LIMIT + 1] = "";
-	size_t length = 0;
+	char text[ANONYMOUS_NAME_LIMIT + 1];
 
-	if (limit > ANONYMOUS_NAME_LIMIT)
-		limit = ANONYMOUS_NAME_LIMIT;
-	while (length < limit && read_bytes(self, address + length, &text[length], 1) &&
-	       text[length])
-		length++;
-	text[length] = '\0';
-	if (length == 0)
+	if (!linux_read_text(&self->reader, address, text, limit + 1))
 		return false;
 	snprintf(self->name, sizeof(self->name), "%s%s%s", before, text, after);
 	return true;
@@ -194,15 +164,15 @@ static void name_area(struct walk *self, const uint8_t *area, struct linux_mappi
 {
 	const struct linux_mappings *mappings = self->mappings;
 	size_t size = mappings->area_size;
-	uint64_t operations = linux_layout_value(area, size, mappings->area_operations, 8);
-	uint64_t special = linux_layout_value(area, size, mappings->area_private, 8);
-	uint64_t name = linux_layout_value(area, size, mappings->area_name, 8);
+	uint64_t operations = linux_member_value(area, size, mappings->area_operations, 8);
+	uint64_t special = linux_member_value(area, size, mappings->area_private, 8);
+	uint64_t name = linux_member_value(area, size, mappings->area_name, 8);
 	bool named = name && mappings->name_text != LINUX_MEMBER_MISSING;
 	uint64_t text = name + mappings->name_text;
 
 	if (mapping->file_address && mapping->file_address == self->named_file) {
 		mapping->kind = LINUX_MAPPING_FILE;
-		mapping->offset = linux_layout_value(area, size, mappings->area_offset, 8) << 12;
+		mapping->offset = linux_member_value(area, size, mappings->area_offset, 8) << 12;
 		mapping->file = self->file;
 		if (!named || mappings->name_shares_tree)
 			return;
@@ -211,7 +181,7 @@ static void name_area(struct walk *self, const uint8_t *area, struct linux_mappi
 	self->named_file = 0;
 	if (mapping->file_address) {
 		mapping->kind = LINUX_MAPPING_FILE;
-		mapping->offset = linux_layout_value(area, size, mappings->area_offset, 8) << 12;
+		mapping->offset = linux_member_value(area, size, mappings->area_offset, 8) << 12;
 		linux_file_read(mappings->files, mapping->file_address, &mapping->file);
 		if (named && !mappings->name_shares_tree &&
 		    read_text(self, text, ANONYMOUS_NAME_LIMIT, "[anon_shmem:", "]"))
@@ -228,7 +198,7 @@ static void name_area(struct walk *self, const uint8_t *area, struct linux_mappi
 		mapping->kind = LINUX_MAPPING_SPECIAL;
 		if (mappings->special_name != LINUX_MEMBER_MISSING &&
 		    operations == mappings->special_operations &&
-		    read_pointer(self, special + mappings->special_name, &text) && text)
+		    linux_read_u64(&self->reader, special + mappings->special_name, &text) && text)
 			read_text(self, text, SPECIAL_NAME_LIMIT, "", "");
 	} else if (mapping->start < self->heap_end && mapping->end > self->heap_start) {
 		mapping->kind = LINUX_MAPPING_HEAP;
@@ -267,27 +237,27 @@ static bool visit_area(struct walk *self, uint64_t address, uint64_t *next)
 		self->result.complete = false;
 		return false;
 	}
-	if (!read_bytes(self, address, area, size)) {
+	if (!linux_read(&self->reader, address, area, size)) {
 		self->result.complete = false;
 		return next == NULL;
 	}
 	if (next)
-		*next = linux_layout_value(area, size, mappings->area_next, 8);
-	mapping.start = linux_layout_value(area, size, mappings->area_start, 8);
-	mapping.end = linux_layout_value(area, size, mappings->area_end, 8);
+		*next = linux_member_value(area, size, mappings->area_next, 8);
+	mapping.start = linux_member_value(area, size, mappings->area_start, 8);
+	mapping.end = linux_member_value(area, size, mappings->area_end, 8);
 	/* Freed and used again since it was found, or never one. */
-	if (linux_layout_value(area, size, mappings->area_mm, 8) != self->mm ||
+	if (linux_member_value(area, size, mappings->area_mm, 8) != self->mm ||
 	    mapping.start >= mapping.end || mapping.start < self->last_end ||
 	    (mapping.start | mapping.end) & 4095) {
 		self->result.complete = false;
 		return true;
 	}
-	flags = linux_layout_value(area, size, mappings->area_flags, 8);
+	flags = linux_member_value(area, size, mappings->area_flags, 8);
 	mapping.readable = flags & VM_READ;
 	mapping.writable = flags & VM_WRITE;
 	mapping.executable = flags & VM_EXEC;
 	mapping.shared = flags & VM_MAYSHARE;
-	mapping.file_address = linux_layout_value(area, size, mappings->area_file, 8);
+	mapping.file_address = linux_member_value(area, size, mappings->area_file, 8);
 	name_area(self, area, &mapping);
 	return tell(self, &mapping);
 }
@@ -296,7 +266,7 @@ static void walk_list(struct walk *self)
 {
 	uint64_t area;
 
-	if (!read_pointer(self, self->mm + self->mappings->mm_list, &area)) {
+	if (!linux_read_u64(&self->reader, self->mm + self->mappings->mm_list, &area)) {
 		self->result.complete = false;
 		return;
 	}
@@ -333,7 +303,7 @@ static bool read_node(struct walk *self, uint64_t entry, uint64_t maximum, struc
 	uint32_t type = entry >> 3 & 15;
 
 	if (type < NODE_TYPE_LEAF || type > NODE_TYPE_ALLOCATION ||
-	    !read_bytes(self, entry & ~UINT64_C(0xff), level->bytes, NODE_SIZE))
+	    !linux_read(&self->reader, entry & ~UINT64_C(0xff), level->bytes, NODE_SIZE))
 		return false;
 	level->maximum = maximum;
 	level->next = 0;
@@ -363,13 +333,13 @@ static bool next_slot(struct level *level, uint64_t *entry, uint64_t *last)
 	*last = level->maximum;
 	if (slot < level->pivot_count) {
 		uint64_t pivot =
-			linux_layout_value(level->bytes, NODE_SIZE, level->pivots + slot * 8, 8);
+			linux_member_value(level->bytes, NODE_SIZE, level->pivots + slot * 8, 8);
 
 		if ((pivot || slot == 0) && pivot < level->maximum)
 			*last = pivot;
 	}
 	level->next = *last == level->maximum ? level->slot_count : slot + 1;
-	*entry = linux_layout_value(level->bytes, NODE_SIZE, level->slots + slot * 8, 8);
+	*entry = linux_member_value(level->bytes, NODE_SIZE, level->slots + slot * 8, 8);
 	return true;
 }
 
@@ -380,7 +350,7 @@ static void walk_tree(struct walk *self)
 	unsigned nodes = 1;
 	uint64_t root;
 
-	if (!read_pointer(self, self->mm + self->mappings->mm_tree, &root)) {
+	if (!linux_read_u64(&self->reader, self->mm + self->mappings->mm_tree, &root)) {
 		self->result.complete = false;
 		return;
 	}
@@ -431,7 +401,7 @@ static void visit_vsyscall(struct walk *self)
 	uint8_t flags;
 
 	if (!self->mappings->vsyscall || self->mappings->mm_context_flags == LINUX_MEMBER_MISSING ||
-	    !read_bytes(self, self->mm + self->mappings->mm_context_flags, &flags, 1) ||
+	    !linux_read(&self->reader, self->mm + self->mappings->mm_context_flags, &flags, 1) ||
 	    !(flags & MM_CONTEXT_HAS_VSYSCALL) || self->last_end > LINUX_VSYSCALL_PAGE)
 		return;
 	tell(self, &mapping);
@@ -440,17 +410,18 @@ static void visit_vsyscall(struct walk *self)
 struct linux_mappings_walk linux_mappings_walk(const struct linux_mappings *mappings, uint64_t mm,
 					       linux_mapping_callback *callback, void *context)
 {
-	struct walk walk = {.mappings = mappings,
-			    .mm = mm,
-			    .callback = callback,
-			    .context = context,
-			    .path_steps = PATH_STEPS_LIMIT,
-			    .result = {.complete = true}};
+	struct walk walk = {
+		.mappings = mappings,
+		.mm = mm,
+		.reader = linux_reader_of(mappings->files->memory, &mappings->files->space),
+		.callback = callback,
+		.context = context,
+		.path_steps = PATH_STEPS_LIMIT,
+		.result = {.complete = true}};
 
-	translation_cache_clear(&walk.cache);
-	if (!read_pointer(&walk, mm + mappings->mm_heap_start, &walk.heap_start) ||
-	    !read_pointer(&walk, mm + mappings->mm_heap_end, &walk.heap_end) ||
-	    !read_pointer(&walk, mm + mappings->mm_stack_start, &walk.stack_start)) {
+	if (!linux_read_u64(&walk.reader, mm + mappings->mm_heap_start, &walk.heap_start) ||
+	    !linux_read_u64(&walk.reader, mm + mappings->mm_heap_end, &walk.heap_end) ||
+	    !linux_read_u64(&walk.reader, mm + mappings->mm_stack_start, &walk.stack_start)) {
 		walk.result.complete = false;
 		return walk.result;
 	}
@@ -467,13 +438,12 @@ bool linux_mappings_space(const struct linux_mappings *mappings, uint64_t mm,
 			  struct address_space *out)
 {
 	const struct linux_files *files = mappings->files;
+	struct linux_reader reader = linux_reader_of(files->memory, &files->space);
 	struct translation translation;
 	uint64_t tables;
 
 	/* Page tables are in the kernel's map of all memory. */
-	if (guest_read_virtual(&files->space, NULL, files->memory,
-			       gva(mm + mappings->mm_page_tables), &tables,
-			       sizeof(tables)) != TRANSLATE_OK ||
+	if (!linux_read_u64(&reader, mm + mappings->mm_page_tables, &tables) ||
 	    guest_translate(&files->space, files->memory, gva(tables), &translation) !=
 		    TRANSLATE_OK)
 		return false;
@@ -483,32 +453,26 @@ bool linux_mappings_space(const struct linux_mappings *mappings, uint64_t mm,
 
 bool linux_mappings_stack(const struct linux_mappings *mappings, uint64_t mm, uint64_t *out)
 {
-	const struct linux_files *files = mappings->files;
+	struct linux_reader reader =
+		linux_reader_of(mappings->files->memory, &mappings->files->space);
 
-	return guest_read_virtual(&files->space, NULL, files->memory,
-				  gva(mm + mappings->mm_stack_start), out,
-				  sizeof(*out)) == TRANSLATE_OK;
+	return linux_read_u64(&reader, mm + mappings->mm_stack_start, out);
 }
 
 bool linux_mappings_vdso(const struct linux_mappings *mappings, uint64_t mm,
 			 struct user_memory *out)
 {
 	const struct linux_files *files = mappings->files;
-	uint64_t image;
-	uint64_t bytes;
-	uint64_t size;
+	struct linux_reader reader = linux_reader_of(files->memory, &files->space);
+	uint64_t image, bytes, size;
 
 	if (mappings->mm_vdso == LINUX_MEMBER_MISSING ||
 	    mappings->vdso_bytes == LINUX_MEMBER_MISSING ||
 	    mappings->vdso_size == LINUX_MEMBER_MISSING ||
-	    guest_read_virtual(&files->space, NULL, files->memory, gva(mm + mappings->mm_vdso),
-			       &image, sizeof(image)) != TRANSLATE_OK ||
-	    guest_read_virtual(&files->space, NULL, files->memory,
-			       gva(image + mappings->vdso_bytes), &bytes,
-			       sizeof(bytes)) != TRANSLATE_OK ||
-	    guest_read_virtual(&files->space, NULL, files->memory, gva(image + mappings->vdso_size),
-			       &size, sizeof(size)) != TRANSLATE_OK ||
-	    size == 0 || size > VDSO_SIZE_LIMIT || size > UINT64_MAX - bytes)
+	    !linux_read_u64(&reader, mm + mappings->mm_vdso, &image) ||
+	    !linux_read_u64(&reader, image + mappings->vdso_bytes, &bytes) ||
+	    !linux_read_u64(&reader, image + mappings->vdso_size, &size) || size == 0 ||
+	    size > VDSO_SIZE_LIMIT || size > UINT64_MAX - bytes)
 		return false;
 	user_memory_init(out, files->memory, &files->space);
 	return user_memory_add(out, bytes, bytes + size, 0);

@@ -1,12 +1,14 @@
 #include "guest-introspection/linux/linux_modules.h"
 
 #include "base/cleanup.h"
+#include "base/container.h"
+#include "guest-introspection/elf/elf_image.h"
+#include "guest-introspection/linux/linux_reader.h"
 
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define UPPER_HALF (UINT64_C(1) << 63)
 #define PAGE UINT64_C(4096)
 #define ORC_ENTRY_SIZE 6u
 
@@ -16,118 +18,120 @@
 #define NAMES_PER_MODULE (8u << 20)
 #define COPY_BUDGET (UINT64_C(96) << 20) /* bytes read for all modules together */
 #define NAME_LIMIT 512u                  /* KSYM_NAME_LEN */
+#define NOTE_SECTIONS_MAX 16u            /* modules have one to three */
+#define NOTES_MAX 1024u                  /* bytes of one that are looked at */
 
-struct reader {
+/* One use of a layout. */
+struct walk {
 	const struct linux_module_layout *layout;
-	const struct guest_memory *memory;
-	struct translation_cache cache;
-	uint64_t budget;
+	struct linux_reader reader;
+	uint64_t budget; /* bytes that may still be copied */
 	bool damaged;
 };
 
-static bool read_kernel(struct reader *reader, uint64_t address, void *buffer, size_t size)
+static struct walk walk_begin(const struct linux_module_layout *layout,
+			      const struct guest_memory *memory)
 {
-	if (size > reader->budget || address < UPPER_HALF)
+	return (struct walk){.layout = layout,
+			     .reader = linux_reader_of(memory, &layout->space),
+			     .budget = COPY_BUDGET};
+}
+
+static bool copy(struct walk *walk, uint64_t address, void *buffer, size_t size)
+{
+	if (size > walk->budget)
 		return false;
-	reader->budget -= size;
-	return guest_read_virtual(&reader->layout->space, &reader->cache, reader->memory,
-				  gva(address), buffer, size) == TRANSLATE_OK;
+	walk->budget -= size;
+	return linux_read(&walk->reader, address, buffer, size);
 }
 
-static bool read_u64(struct reader *reader, uint64_t address, uint64_t *value)
+#define FIELD(name) offsetof(struct linux_module_layout, name)
+
+/* Where a module's memory is: one of the two. */
+static bool find_memory_types(const struct btf *btf, struct linux_module_layout *layout)
 {
-	return read_kernel(reader, address, value, sizeof(*value));
-}
+	static const struct linux_member members[] = {
+		{"module", "mem", 0, LINUX_REQUIRED, FIELD(memory)},
+		{"module_memory", "base", 8, LINUX_REQUIRED, FIELD(memory_base)},
+		{"module_memory", "size", 4, LINUX_REQUIRED, FIELD(memory_length)},
+	};
+	struct btf_member memory;
+	int64_t text, init_text;
 
-static bool read_u32(struct reader *reader, uint64_t address, uint32_t *value)
-{
-	return read_kernel(reader, address, value, sizeof(*value));
-}
-
-static bool find_member(const struct btf *btf, const char *structure, const char *path,
-			uint32_t size, uint32_t *offset, struct error *error)
-{
-	struct btf_member member;
-
-	if (!btf_find_member(btf, structure, path, &member) || member.bits ||
-	    (size && member.size != size)) {
-		error_set(error, GP_ERR_NOT_FOUND,
-			  "the guest's BTF has no %s.%s as it is known: modules have no names",
-			  structure, path);
-		return false;
-	}
-	*offset = member.offset;
-	return true;
-}
-
-static bool find_memory_types(const struct btf *btf, struct linux_module_layout *layout,
-			      struct error *error)
-{
-	struct btf_member member;
-	int64_t text;
-	int64_t init_text;
-
-	if (!btf_find_member(btf, "module", "mem", &member) || member.elements == 0 ||
-	    member.elements > LINUX_MODULE_RANGES ||
-	    !find_member(btf, "module_memory", "base", 8, &layout->memory_base, error) ||
-	    !find_member(btf, "module_memory", "size", 4, &layout->memory_length, error))
-		return false;
-	layout->memory = member.offset;
-	layout->memory_size = member.size / member.elements;
-	layout->memory_types = member.elements;
-	if (!btf_find_enumerator(btf, "MOD_TEXT", &text) ||
+	if (linux_find_members(btf, members, ARRAY_SIZE(members), layout, NULL) ||
+	    !btf_find_member(btf, "module", "mem", &memory) || memory.elements == 0 ||
+	    memory.elements > LINUX_MODULE_RANGES || !btf_find_enumerator(btf, "MOD_TEXT", &text) ||
 	    !btf_find_enumerator(btf, "MOD_INIT_TEXT", &init_text) || text < 0 || init_text < 0 ||
-	    text >= member.elements || init_text >= member.elements)
+	    text >= memory.elements || init_text >= memory.elements)
 		return false;
+	layout->memory_size = memory.size / memory.elements;
+	layout->memory_types = memory.elements;
 	layout->text_type = (uint32_t)text;
 	layout->init_text_type = (uint32_t)init_text;
-	layout->has_memory_types = true;
 	return true;
 }
 
-static bool find_layouts(const struct btf *btf, struct linux_module_layout *layout,
-			 struct error *error)
+static gp_status_t find_blocks(const struct btf *btf, struct linux_module_layout *layout,
+			       struct error *error)
 {
-	return find_member(btf, "module", "core_layout", 0, &layout->core, error) &&
-	       find_member(btf, "module", "init_layout", 0, &layout->init, error) &&
-	       find_member(btf, "module_layout", "base", 8, &layout->layout_base, error) &&
-	       find_member(btf, "module_layout", "size", 4, &layout->layout_size, error) &&
-	       find_member(btf, "module_layout", "text_size", 4, &layout->layout_text_size, error);
+	static const struct linux_member members[] = {
+		{"module", "core_layout", 0, LINUX_REQUIRED, FIELD(core)},
+		{"module", "init_layout", 0, LINUX_REQUIRED, FIELD(init)},
+		{"module_layout", "base", 8, LINUX_REQUIRED, FIELD(layout_base)},
+		{"module_layout", "size", 4, LINUX_REQUIRED, FIELD(layout_size)},
+		{"module_layout", "text_size", 4, LINUX_REQUIRED, FIELD(layout_text_size)},
+	};
+
+	return linux_find_members(btf, members, ARRAY_SIZE(members), layout, error);
 }
 
 gp_status_t linux_module_layout_init(const struct linux_kernel *kernel,
 				     const struct symbol_table *symbols, const struct btf *btf,
 				     struct linux_module_layout *out, struct error *error)
 {
-	struct linux_module_layout layout = {.space = kernel->space};
-	struct symbol head;
+	static const struct linux_member members[] = {
+		{"module", "list", 16, LINUX_REQUIRED, FIELD(list)},
+		{"module", "name", LINUX_MODULE_NAME_SIZE, LINUX_REQUIRED, FIELD(name)},
+		{"module", "state", 4, LINUX_REQUIRED, FIELD(state)},
+		{"module", "kallsyms", 8, LINUX_REQUIRED, FIELD(kallsyms)},
+		{"mod_kallsyms", "symtab", 8, LINUX_REQUIRED, FIELD(symtab)},
+		{"mod_kallsyms", "num_symtab", 4, LINUX_REQUIRED, FIELD(symbol_count)},
+		{"mod_kallsyms", "strtab", 8, LINUX_REQUIRED, FIELD(strtab)},
+		{"mod_kallsyms", "typetab", 8, LINUX_REQUIRED, FIELD(typetab)},
+		{"module", "arch.num_orcs", 4, LINUX_OPTIONAL, FIELD(orc_count)},
+		{"module", "arch.orc_unwind_ip", 8, LINUX_OPTIONAL, FIELD(orc_ips)},
+		{"module", "arch.orc_unwind", 8, LINUX_OPTIONAL, FIELD(orc_entries)},
+		/* include/linux/module.h, kernel/module/sysfs.c, include/linux/sysfs.h */
+		{"module", "notes_attrs", 8, LINUX_OPTIONAL, FIELD(notes)},
+		{"module_notes_attrs", "notes", 4, LINUX_OPTIONAL, FIELD(note_count)},
+		{"module_notes_attrs", "attrs", 0, LINUX_OPTIONAL, FIELD(note_array)},
+		{"module_notes_attrs", "grp.bin_attrs", 8, LINUX_OPTIONAL, FIELD(note_list)},
+		{"bin_attribute", "size", 8, LINUX_OPTIONAL, FIELD(note_size)},
+		{"bin_attribute", "private", 8, LINUX_OPTIONAL, FIELD(note_contents)},
+	};
+	struct linux_module_layout layout = {.space = kernel->space,
+					     .head = linux_symbol_address(symbols, "modules")};
 	int64_t unformed = 3;
+	gp_status_t status;
 
-	if (!symbol_table_find_name(symbols, "modules", &head))
+	if (!layout.head)
 		return error_set(error, GP_ERR_NOT_FOUND,
 				 "the guest's symbols have no list of modules");
-	layout.head = head.start;
-	if (!find_member(btf, "module", "list", 16, &layout.list, error) ||
-	    !find_member(btf, "module", "name", LINUX_MODULE_NAME_SIZE, &layout.name, error) ||
-	    !find_member(btf, "module", "state", 4, &layout.state, error) ||
-	    !find_member(btf, "module", "kallsyms", 8, &layout.kallsyms, error) ||
-	    !find_member(btf, "mod_kallsyms", "symtab", 8, &layout.symtab, error) ||
-	    !find_member(btf, "mod_kallsyms", "num_symtab", 4, &layout.symbol_count, error) ||
-	    !find_member(btf, "mod_kallsyms", "strtab", 8, &layout.strtab, error) ||
-	    !find_member(btf, "mod_kallsyms", "typetab", 8, &layout.typetab, error))
-		return GP_ERR_NOT_FOUND;
-	if (!find_memory_types(btf, &layout, NULL) && !find_layouts(btf, &layout, error))
-		return GP_ERR_NOT_FOUND;
-	/* Without these two there is a little less. */
+	status = linux_find_members(btf, members, ARRAY_SIZE(members), &layout, error);
+	if (status == GP_OK && !find_memory_types(btf, &layout)) {
+		layout.memory_types = 0;
+		status = find_blocks(btf, &layout, error);
+	}
+	if (status != GP_OK)
+		return status;
 	btf_find_enumerator(btf, "MODULE_STATE_UNFORMED", &unformed);
 	layout.unformed = (uint32_t)unformed;
-	layout.has_orc =
-		find_member(btf, "module", "arch.num_orcs", 4, &layout.orc_count, NULL) &&
-		find_member(btf, "module", "arch.orc_unwind_ip", 8, &layout.orc_ips, NULL) &&
-		find_member(btf, "module", "arch.orc_unwind", 8, &layout.orc_entries, NULL);
+	if (!btf_find_size(btf, "bin_attribute", &layout.note_bytes))
+		layout.note_bytes = 0;
 	*out = layout;
 	return GP_OK;
 }
+#undef FIELD
 
 static bool is_name(const char name[static LINUX_MODULE_NAME_SIZE])
 {
@@ -144,7 +148,7 @@ static bool is_name(const char name[static LINUX_MODULE_NAME_SIZE])
 static void add_range(struct linux_module *module, struct linux_range range)
 {
 	/* A range that wraps around is none. */
-	if (range.size == 0 || range.size > RANGE_LIMIT || range.start < UPPER_HALF ||
+	if (range.size == 0 || range.size > RANGE_LIMIT || range.start < LINUX_KERNEL_HALF ||
 	    range.start + range.size < range.start || module->range_count == LINUX_MODULE_RANGES)
 		return;
 	module->ranges[module->range_count++] = range;
@@ -176,17 +180,17 @@ static uint64_t room_behind(const struct linux_module *module, uint64_t address)
 }
 
 /* Up to 6.3: two blocks, each with its text first. */
-static bool read_block(struct reader *reader, uint64_t address, struct linux_module *module,
+static bool read_block(struct walk *walk, uint64_t address, struct linux_module *module,
 		       struct linux_range *text)
 {
-	const struct linux_module_layout *layout = reader->layout;
+	const struct linux_module_layout *layout = walk->layout;
 	struct linux_range block;
 	uint32_t size;
 	uint32_t text_size;
 
-	if (!read_u64(reader, address + layout->layout_base, &block.start) ||
-	    !read_u32(reader, address + layout->layout_size, &size) ||
-	    !read_u32(reader, address + layout->layout_text_size, &text_size))
+	if (!linux_read_u64(&walk->reader, address + layout->layout_base, &block.start) ||
+	    !linux_read_u32(&walk->reader, address + layout->layout_size, &size) ||
+	    !linux_read_u32(&walk->reader, address + layout->layout_text_size, &text_size))
 		return false;
 	block.size = size;
 	add_range(module, block);
@@ -194,22 +198,22 @@ static bool read_block(struct reader *reader, uint64_t address, struct linux_mod
 	return true;
 }
 
-static bool read_ranges(struct reader *reader, struct linux_module *module)
+static bool read_ranges(struct walk *walk, struct linux_module *module)
 {
-	const struct linux_module_layout *layout = reader->layout;
+	const struct linux_module_layout *layout = walk->layout;
 
-	if (!layout->has_memory_types) {
-		if (!read_block(reader, module->address + layout->core, module, &module->text) ||
-		    !read_block(reader, module->address + layout->init, module, &module->init_text))
+	if (!layout->memory_types) {
+		if (!read_block(walk, module->address + layout->core, module, &module->text) ||
+		    !read_block(walk, module->address + layout->init, module, &module->init_text))
 			return false;
 	}
-	for (uint32_t i = 0; layout->has_memory_types && i < layout->memory_types; i++) {
+	for (uint32_t i = 0; layout->memory_types && i < layout->memory_types; i++) {
 		uint64_t at = module->address + layout->memory + (uint64_t)i * layout->memory_size;
 		struct linux_range range;
 		uint32_t size;
 
-		if (!read_u64(reader, at + layout->memory_base, &range.start) ||
-		    !read_u32(reader, at + layout->memory_length, &size))
+		if (!linux_read_u64(&walk->reader, at + layout->memory_base, &range.start) ||
+		    !linux_read_u32(&walk->reader, at + layout->memory_length, &size))
 			return false;
 		range.size = size;
 		add_range(module, range);
@@ -225,16 +229,19 @@ static bool read_ranges(struct reader *reader, struct linux_module *module)
 	return true;
 }
 
-static void read_orc(struct reader *reader, struct linux_module *module)
+static void read_orc(struct walk *walk, struct linux_module *module)
 {
-	const struct linux_module_layout *layout = reader->layout;
+	const struct linux_module_layout *layout = walk->layout;
 	uint64_t ips;
 	uint64_t entries;
 	uint32_t count;
 
-	if (!layout->has_orc || !read_u64(reader, module->address + layout->orc_ips, &ips) ||
-	    !read_u64(reader, module->address + layout->orc_entries, &entries) ||
-	    !read_u32(reader, module->address + layout->orc_count, &count) || count == 0)
+	if (layout->orc_count == LINUX_MEMBER_MISSING || layout->orc_ips == LINUX_MEMBER_MISSING ||
+	    layout->orc_entries == LINUX_MEMBER_MISSING ||
+	    !linux_read_u64(&walk->reader, module->address + layout->orc_ips, &ips) ||
+	    !linux_read_u64(&walk->reader, module->address + layout->orc_entries, &entries) ||
+	    !linux_read_u32(&walk->reader, module->address + layout->orc_count, &count) ||
+	    count == 0)
 		return;
 	if (room_behind(module, ips) < (uint64_t)count * sizeof(int32_t) ||
 	    room_behind(module, entries) < (uint64_t)count * ORC_ENTRY_SIZE)
@@ -310,10 +317,10 @@ static gp_status_t add_symbols(struct linux_module *module, const struct symbols
 }
 
 /* GP_ERR_NO_MEMORY ends everything; what is damaged leaves the module without symbols. */
-static gp_status_t read_symbols(struct reader *reader, struct linux_module *module,
+static gp_status_t read_symbols(struct walk *walk, struct linux_module *module,
 				struct symbol_table *table)
 {
-	const struct linux_module_layout *layout = reader->layout;
+	const struct linux_module_layout *layout = walk->layout;
 	AUTO_FREE Elf64_Sym *entries = NULL;
 	AUTO_FREE char *types = NULL;
 	AUTO_FREE char *names = NULL;
@@ -326,11 +333,11 @@ static gp_status_t read_symbols(struct reader *reader, struct linux_module *modu
 	uint32_t count;
 	uint32_t last = 0;
 
-	if (!read_u64(reader, module->address + layout->kallsyms, &kallsyms) ||
-	    !read_u64(reader, kallsyms + layout->symtab, &symtab) ||
-	    !read_u64(reader, kallsyms + layout->strtab, &strtab) ||
-	    !read_u64(reader, kallsyms + layout->typetab, &typetab) ||
-	    !read_u32(reader, kallsyms + layout->symbol_count, &count))
+	if (!linux_read_u64(&walk->reader, module->address + layout->kallsyms, &kallsyms) ||
+	    !linux_read_u64(&walk->reader, kallsyms + layout->symtab, &symtab) ||
+	    !linux_read_u64(&walk->reader, kallsyms + layout->strtab, &strtab) ||
+	    !linux_read_u64(&walk->reader, kallsyms + layout->typetab, &typetab) ||
+	    !linux_read_u32(&walk->reader, kallsyms + layout->symbol_count, &count))
 		goto damaged;
 	if (count == 0)
 		return GP_OK;
@@ -342,8 +349,8 @@ static gp_status_t read_symbols(struct reader *reader, struct linux_module *modu
 	types = malloc(count);
 	if (!entries || !types)
 		return GP_ERR_NO_MEMORY;
-	if (!read_kernel(reader, symtab, entries, count * sizeof(*entries)) ||
-	    !read_kernel(reader, typetab, types, count))
+	if (!copy(walk, symtab, entries, count * sizeof(*entries)) ||
+	    !copy(walk, typetab, types, count))
 		goto damaged;
 	for (uint32_t i = 0; i < count; i++)
 		if (entries[i].st_name > last)
@@ -356,7 +363,7 @@ static gp_status_t read_symbols(struct reader *reader, struct linux_module *modu
 	names = malloc(room + 1);
 	if (!names)
 		return GP_ERR_NO_MEMORY;
-	if (!read_kernel(reader, strtab, names, room))
+	if (!copy(walk, strtab, names, room))
 		goto damaged;
 	names[room] = 0;
 	symbols = (struct symbols){.table = entries,
@@ -370,20 +377,20 @@ damaged:
 	return GP_OK;
 }
 
-static bool read_stamp(struct reader *reader, struct linux_modules_stamp *out)
+static bool read_stamp(struct walk *walk, struct linux_modules_stamp *out)
 {
-	const struct linux_module_layout *layout = reader->layout;
+	const struct linux_module_layout *layout = walk->layout;
 	struct linux_modules_stamp stamp = {0};
 	uint64_t module;
 
-	if (!read_u64(reader, layout->head, &stamp.newest) ||
-	    !read_u64(reader, layout->head + 8, &stamp.oldest))
+	if (!linux_read_u64(&walk->reader, layout->head, &stamp.newest) ||
+	    !linux_read_u64(&walk->reader, layout->head + 8, &stamp.oldest))
 		return false;
 	module = stamp.newest - layout->list;
 	if (stamp.newest != layout->head &&
-	    (!read_u64(reader, module + layout->kallsyms, &stamp.kallsyms) ||
-	     !read_u32(reader, module + layout->state, &stamp.state) ||
-	     !read_kernel(reader, module + layout->name, stamp.name, sizeof(stamp.name))))
+	    (!linux_read_u64(&walk->reader, module + layout->kallsyms, &stamp.kallsyms) ||
+	     !linux_read_u32(&walk->reader, module + layout->state, &stamp.state) ||
+	     !copy(walk, module + layout->name, stamp.name, sizeof(stamp.name))))
 		return false;
 	*out = stamp;
 	return true;
@@ -396,26 +403,26 @@ static bool same_stamp(const struct linux_modules_stamp *a, const struct linux_m
 }
 
 /* One module of the list. GP_ERR_IO_DATA_INTEGRITY: this is none. */
-static gp_status_t read_module(struct reader *reader, uint64_t address, struct linux_modules *out)
+static gp_status_t read_module(struct walk *walk, uint64_t address, struct linux_modules *out)
 {
-	const struct linux_module_layout *layout = reader->layout;
+	const struct linux_module_layout *layout = walk->layout;
 	struct linux_module module = {.address = address};
 	uint32_t state;
 	gp_status_t status;
 
-	if (!read_u32(reader, address + layout->state, &state) ||
-	    !read_kernel(reader, address + layout->name, module.name, sizeof(module.name)))
+	if (!linux_read_u32(&walk->reader, address + layout->state, &state) ||
+	    !copy(walk, address + layout->name, module.name, sizeof(module.name)))
 		return GP_ERR_IO_DATA_INTEGRITY;
 	if (state == layout->unformed)
 		return GP_OK;
-	if (!is_name(module.name) || !read_ranges(reader, &module) || module.range_count == 0)
+	if (!is_name(module.name) || !read_ranges(walk, &module) || module.range_count == 0)
 		return GP_ERR_IO_DATA_INTEGRITY;
-	read_orc(reader, &module);
-	status = read_symbols(reader, &module, &out->symbols);
+	read_orc(walk, &module);
+	status = read_symbols(walk, &module, &out->symbols);
 	if (status != GP_OK)
 		return status;
 	if (module.incomplete)
-		reader->damaged = true;
+		walk->damaged = true;
 	out->modules[out->count++] = module;
 	return GP_OK;
 }
@@ -463,22 +470,21 @@ gp_status_t linux_modules_read(const struct linux_module_layout *layout,
 			       const struct guest_memory *memory, struct linux_modules *out,
 			       struct error *error)
 {
-	struct reader reader = {.layout = layout, .memory = memory, .budget = COPY_BUDGET};
+	struct walk walk = walk_begin(layout, memory);
 	struct linux_modules found = {0};
 	struct linux_modules_stamp after;
 	uint64_t node = layout->head;
 	size_t room = 0;
 
-	translation_cache_clear(&reader.cache);
 	symbol_table_init(&found.symbols);
-	if (!read_stamp(&reader, &found.stamp))
-		reader.damaged = true;
+	if (!read_stamp(&walk, &found.stamp))
+		walk.damaged = true;
 	for (unsigned step = 0;; step++) {
 		gp_status_t status;
 
 		/* Entries that are freed meanwhile may lead anywhere. */
-		if (!read_u64(&reader, node, &node) || step == LINUX_MODULE_LIMIT) {
-			reader.damaged = true;
+		if (!linux_read_u64(&walk.reader, node, &node) || step == LINUX_MODULE_LIMIT) {
+			walk.damaged = true;
 			break;
 		}
 		if (node == layout->head)
@@ -495,26 +501,26 @@ gp_status_t linux_modules_read(const struct linux_module_layout *layout,
 			}
 			found.modules = grown;
 		}
-		status = read_module(&reader, node - layout->list, &found);
+		status = read_module(&walk, node - layout->list, &found);
 		if (status == GP_ERR_NO_MEMORY) {
 			linux_modules_deinit(&found);
 			return error_set(error, status,
 					 "no memory for the symbols of the guest's modules");
 		}
 		if (status != GP_OK) {
-			reader.damaged = true;
+			walk.damaged = true;
 			break;
 		}
 	}
-	if (!read_stamp(&reader, &after) || !same_stamp(&found.stamp, &after))
-		reader.damaged = true;
+	if (!read_stamp(&walk, &after) || !same_stamp(&found.stamp, &after))
+		walk.damaged = true;
 	symbol_table_finish(&found.symbols);
 	if (clip_symbols(&found) != GP_OK) {
 		linux_modules_deinit(&found);
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the guest's modules");
 	}
 	*out = found;
-	if (reader.damaged)
+	if (walk.damaged)
 		return error_set(
 			error, GP_ERR_IO_DATA_INTEGRITY,
 			"the guest's modules are damaged or just being loaded: %zu of them "
@@ -534,11 +540,10 @@ bool linux_modules_changed(const struct linux_module_layout *layout,
 			   const struct guest_memory *memory,
 			   const struct linux_modules_stamp *stamp)
 {
-	struct reader reader = {.layout = layout, .memory = memory, .budget = PAGE};
+	struct walk walk = walk_begin(layout, memory);
 	struct linux_modules_stamp now;
 
-	translation_cache_clear(&reader.cache);
-	return read_stamp(&reader, &now) && !same_stamp(&now, stamp);
+	return read_stamp(&walk, &now) && !same_stamp(&now, stamp);
 }
 
 const struct linux_module *linux_modules_find(const struct linux_modules *modules, uint64_t address)
@@ -547,4 +552,52 @@ const struct linux_module *linux_modules_find(const struct linux_modules *module
 		if (room_behind(&modules->modules[i], address))
 			return &modules->modules[i];
 	return NULL;
+}
+
+/* Where the struct bin_attribute number `index` is; 0: there is none any more. */
+static uint64_t find_note(struct walk *walk, uint64_t attributes, uint32_t index)
+{
+	const struct linux_module_layout *layout = walk->layout;
+	uint64_t list, attribute;
+	uint32_t count;
+
+	if (layout->note_count != LINUX_MEMBER_MISSING)
+		return linux_read_u32(&walk->reader, attributes + layout->note_count, &count) &&
+				       index < count
+			       ? attributes + layout->note_array +
+					 (uint64_t)index * layout->note_bytes
+			       : 0;
+	if (layout->note_list == LINUX_MEMBER_MISSING ||
+	    !linux_read_u64(&walk->reader, attributes + layout->note_list, &list) || !list ||
+	    !linux_read_u64(&walk->reader, list + (uint64_t)index * sizeof(attribute), &attribute))
+		return 0;
+	return attribute;
+}
+
+unsigned linux_module_build_id(const struct linux_module_layout *layout,
+			       const struct guest_memory *memory, const struct linux_module *module,
+			       uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT])
+{
+	struct walk walk = walk_begin(layout, memory);
+	uint64_t attributes, attribute, size, contents;
+	uint8_t bytes[NOTES_MAX];
+	unsigned found = 0;
+
+	if (layout->notes == LINUX_MEMBER_MISSING || layout->note_array == LINUX_MEMBER_MISSING ||
+	    layout->note_size == LINUX_MEMBER_MISSING ||
+	    layout->note_contents == LINUX_MEMBER_MISSING || !layout->note_bytes ||
+	    !linux_read_u64(&walk.reader, module->address + layout->notes, &attributes) ||
+	    !attributes)
+		return 0;
+	for (uint32_t i = 0; i < NOTE_SECTIONS_MAX && !found; i++) {
+		attribute = find_note(&walk, attributes, i);
+		if (!attribute ||
+		    !linux_read_u64(&walk.reader, attribute + layout->note_size, &size) ||
+		    !linux_read_u64(&walk.reader, attribute + layout->note_contents, &contents))
+			return 0;
+		if (size <= sizeof(bytes) && copy(&walk, contents, bytes, (size_t)size))
+			found = elf_find_build_id(bytes, (size_t)size, 4,
+						  LINUX_MODULE_BUILD_ID_LIMIT, build_id);
+	}
+	return found;
 }

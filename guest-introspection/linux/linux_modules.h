@@ -53,19 +53,26 @@ struct linux_module_layout {
 	uint32_t list, name, state, kallsyms;
 	uint32_t unformed; /* MODULE_STATE_UNFORMED */
 	/* Up to Linux 6.3 `core` and `init`, struct module_layout each; later mem[]. */
-	bool has_memory_types;
 	uint32_t core, init; /* struct module_layout */
 	uint32_t layout_base, layout_size, layout_text_size;
-	uint32_t memory, memory_size, memory_types; /* struct module_memory */
+	uint32_t memory, memory_size;
+	uint32_t memory_types; /* struct module_memory in mem[]; 0: there is none */
 	uint32_t memory_base, memory_length;
 	uint32_t text_type, init_text_type;             /* indices */
 	uint32_t symtab, symbol_count, strtab, typetab; /* in struct mod_kallsyms */
-	bool has_orc;
+	/* LINUX_MEMBER_MISSING where this kernel has none, as in what follows. */
 	uint32_t orc_ips, orc_entries, orc_count;
+	/* Build ids: in struct module a pointer to struct module_notes_attrs. In that an array of
+	 * struct bin_attribute and how many there are; without a count, as in 6.18, a pointer to
+	 * pointers to them, of which a null one is the last. */
+	uint32_t notes;
+	uint32_t note_count, note_array, note_list;
+	uint32_t note_bytes;               /* of a struct bin_attribute; 0: not known */
+	uint32_t note_size, note_contents; /* in that */
 };
 
-/* Finds everything by name. GP_ERR_NOT_FOUND says what is missing (or there is no
- * CONFIG_MODULES). */
+/* Finds everything by name. GP_ERR_NOT_FOUND: there is no CONFIG_MODULES.
+ * GP_ERR_NOT_SUPPORTED says which member is missing. */
 gp_status_t linux_module_layout_init(const struct linux_kernel *kernel,
 				     const struct symbol_table *symbols, const struct btf *btf,
 				     struct linux_module_layout *out, struct error *error);
@@ -103,6 +110,14 @@ void linux_modules_deinit(struct linux_modules *modules);
 bool linux_modules_changed(const struct linux_module_layout *layout,
 			   const struct guest_memory *memory,
 			   const struct linux_modules_stamp *stamp);
+
+#define LINUX_MODULE_BUILD_ID_LIMIT 32u /* bytes; SHA-1 has 20 */
+
+/* Returns the bytes of the module's build id, from the notes that the kernel keeps for
+ * /sys/module/NAME/notes; 0: it has none, or it cannot be read. Allocates nothing. */
+unsigned linux_module_build_id(const struct linux_module_layout *layout,
+			       const struct guest_memory *memory, const struct linux_module *module,
+			       uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT]);
 
 /* The module that has `address` in its memory; NULL: none. */
 const struct linux_module *linux_modules_find(const struct linux_modules *modules,

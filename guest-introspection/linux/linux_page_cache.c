@@ -1,6 +1,6 @@
 #include "guest-introspection/linux/linux_page_cache.h"
 
-#include "guest-introspection/linux/linux_layout.h"
+#include "guest-introspection/linux/linux_reader.h"
 
 #define PAGE_SIZE 4096u
 /* Chunks of 16 (CONFIG_BASE_SMALL) or 64 slots. */
@@ -22,36 +22,22 @@ gp_status_t linux_page_cache_init(const struct guest_memory *memory,
 				  const struct symbol_table *symbols, const struct btf *btf,
 				  struct linux_page_cache *out, struct error *error)
 {
-#define MEMBER(structure, path, size, field)                                           \
-	{                                                                              \
-		structure, path, size, false, offsetof(struct linux_page_cache, field) \
-	}
+#define FIELD(name) offsetof(struct linux_page_cache, name)
 	static const struct linux_member members[] = {
-		MEMBER("address_space", "i_pages.xa_head", 8, mapping_head),
-		MEMBER("xa_node", "shift", 1, node_shift),
-		MEMBER("xa_node", "slots", 0, node_slots),
+		{"address_space", "i_pages.xa_head", 8, LINUX_REQUIRED, FIELD(mapping_head)},
+		{"xa_node", "shift", 1, LINUX_REQUIRED, FIELD(node_shift)},
+		{"xa_node", "slots", 0, LINUX_REQUIRED, FIELD(node_slots)},
+		/* What a page says of itself went from struct page to struct folio (5.16). */
+		{"folio", "index", 8, LINUX_OPTIONAL, FIELD(page_index)},
+		{"page", "index", 8, LINUX_REQUIRED, FIELD(page_index)},
+		{"folio", "mapping", 8, LINUX_OPTIONAL, FIELD(page_mapping)},
+		{"page", "mapping", 8, LINUX_REQUIRED, FIELD(page_mapping)},
 	};
-	/* What a page says of itself went from struct page to struct folio (5.16). */
-	static const struct linux_member page_members[] = {
-		MEMBER("page", "index", 8, page_index),
-		MEMBER("page", "mapping", 8, page_mapping),
-	};
-	static const struct linux_member folio_members[] = {
-		MEMBER("folio", "index", 8, page_index),
-		MEMBER("folio", "mapping", 8, page_mapping),
-	};
-#undef MEMBER
+#undef FIELD
 	struct linux_page_cache cache = {.memory = memory, .space = kernel->space};
 	struct btf_member slots;
-	struct symbol symbol;
-	gp_status_t status = linux_layout_read(btf, members, sizeof(members) / sizeof(members[0]),
-					       &cache, error);
+	gp_status_t status = linux_find_members(btf, members, ARRAY_SIZE(members), &cache, error);
 
-	if (status != GP_OK)
-		return status;
-	status = linux_layout_read(btf, folio_members, 2, &cache, NULL);
-	if (status != GP_OK)
-		status = linux_layout_read(btf, page_members, 2, &cache, error);
 	if (status != GP_OK)
 		return status;
 	if (!btf_find_size(btf, "page", &cache.page_size) || cache.page_size < 32 ||
@@ -61,31 +47,36 @@ gp_status_t linux_page_cache_init(const struct guest_memory *memory,
 		return error_set(error, GP_ERR_NOT_SUPPORTED,
 				 "this kernel's page cache is not as expected");
 	cache.chunk_shift = (uint32_t)__builtin_ctz(slots.elements);
-	/* With KASLR a variable; without, a constant of arch/x86/include/asm/pgtable_64_types.h. */
-	if (symbol_table_find_name(symbols, "vmemmap_base", &symbol)) {
-		if (guest_read_virtual(&cache.space, NULL, memory, gva(symbol.start),
-				       &cache.page_array, 8) != TRANSLATE_OK)
-			return error_set(error, GP_ERR_NOT_SUPPORTED,
-					 "this kernel's vmemmap_base is not readable");
-	} else {
-		cache.page_array = kernel->space.mode == ADDRESSING_5_LEVEL
-					   ? UINT64_C(0xffd4000000000000)
-					   : UINT64_C(0xffffea0000000000);
-	}
+	cache.page_array_address = linux_symbol_address(symbols, "vmemmap_base");
+	if (!linux_page_cache_refresh(&cache))
+		return error_set(error, GP_ERR_NOT_SUPPORTED,
+				 "this kernel's vmemmap_base is not readable");
 	*out = cache;
 	return GP_OK;
 }
 
-/* One use of the above: a translation cache lives no longer. */
-struct reader {
+bool linux_page_cache_refresh(struct linux_page_cache *cache)
+{
+	struct linux_reader reader = linux_reader_of(cache->memory, &cache->space);
+
+	/* With KASLR a variable; without, a constant of arch/x86/include/asm/pgtable_64_types.h. */
+	if (cache->page_array_address)
+		return linux_read_u64(&reader, cache->page_array_address, &cache->page_array);
+	cache->page_array = cache->space.mode == ADDRESSING_5_LEVEL ? UINT64_C(0xffd4000000000000)
+								    : UINT64_C(0xffffea0000000000);
+	return true;
+}
+
+/* One use of the above. */
+struct walk {
 	const struct linux_page_cache *cache;
-	struct translation_cache translations;
+	struct linux_reader reader;
 };
 
-static bool read_bytes(struct reader *self, uint64_t address, void *buffer, size_t size)
+static struct walk walk_begin(const struct linux_page_cache *cache)
 {
-	return guest_read_virtual(&self->cache->space, &self->translations, self->cache->memory,
-				  gva(address), buffer, size) == TRANSLATE_OK;
+	return (struct walk){.cache = cache,
+			     .reader = linux_reader_of(cache->memory, &cache->space)};
 }
 
 static bool is_node(uint64_t entry)
@@ -94,14 +85,14 @@ static bool is_node(uint64_t entry)
 }
 
 /* The entry of `index`: the address of a struct page, the first of its folio. */
-static bool find_entry(struct reader *self, uint64_t mapping, uint64_t index, uint64_t *page)
+static bool find_entry(struct walk *self, uint64_t mapping, uint64_t index, uint64_t *page)
 {
 	const struct linux_page_cache *cache = self->cache;
 	uint64_t slots = UINT64_C(1) << cache->chunk_shift;
 	unsigned above = 64; /* shift of the node above */
 	uint64_t entry;
 
-	if (!read_bytes(self, mapping + cache->mapping_head, &entry, 8))
+	if (!linux_read_u64(&self->reader, mapping + cache->mapping_head, &entry))
 		return false;
 	/* A single entry at the head is that of page 0. */
 	if (!is_node(entry) && index > 0)
@@ -112,19 +103,21 @@ static bool find_entry(struct reader *self, uint64_t mapping, uint64_t index, ui
 		uint8_t shift;
 
 		if (depth == DEPTH_LIMIT ||
-		    !read_bytes(self, node + cache->node_shift, &shift, 1) || shift >= above)
+		    !linux_read(&self->reader, node + cache->node_shift, &shift, 1) ||
+		    shift >= above)
 			return false;
 		slot = index >> shift;
 		if (depth == 0 && slot >= slots)
 			return false; /* behind what the tree reaches */
 		slot &= slots - 1;
 		above = shift;
-		if (!read_bytes(self, node + cache->node_slots + slot * 8, &entry, 8))
+		if (!linux_read_u64(&self->reader, node + cache->node_slots + slot * 8, &entry))
 			return false;
 		/* A sibling says in which slot the entry is that covers this one too. */
 		if ((entry & ENTRY_KIND) == ENTRY_INTERNAL && entry < slots << 2) {
 			slot = entry >> 2;
-			if (!read_bytes(self, node + cache->node_slots + slot * 8, &entry, 8) ||
+			if (!linux_read_u64(&self->reader, node + cache->node_slots + slot * 8,
+					    &entry) ||
 			    is_node(entry))
 				return false;
 		}
@@ -137,21 +130,21 @@ static bool find_entry(struct reader *self, uint64_t mapping, uint64_t index, ui
 }
 
 /* Whether `page` is the first of a folio of this file that has page `index`, and which of it. */
-static bool folio_holds(struct reader *self, uint64_t page, uint64_t mapping, uint64_t index,
+static bool folio_holds(struct walk *self, uint64_t page, uint64_t mapping, uint64_t index,
 			uint64_t *within)
 {
 	uint64_t claimed_mapping;
 	uint64_t first;
 
-	if (!read_bytes(self, page + self->cache->page_mapping, &claimed_mapping, 8) ||
-	    !read_bytes(self, page + self->cache->page_index, &first, 8) ||
+	if (!linux_read_u64(&self->reader, page + self->cache->page_mapping, &claimed_mapping) ||
+	    !linux_read_u64(&self->reader, page + self->cache->page_index, &first) ||
 	    claimed_mapping != mapping || first > index || index - first >= FOLIO_LIMIT)
 		return false;
 	*within = index - first;
 	return true;
 }
 
-static bool find_page(struct reader *self, uint64_t mapping, uint64_t index, uint64_t *folio,
+static bool find_page(struct walk *self, uint64_t mapping, uint64_t index, uint64_t *folio,
 		      gpa_t *page)
 {
 	const struct linux_page_cache *cache = self->cache;
@@ -173,11 +166,10 @@ static bool find_page(struct reader *self, uint64_t mapping, uint64_t index, uin
 bool linux_page_cache_find(const struct linux_page_cache *cache, uint64_t mapping, uint64_t index,
 			   gpa_t *page)
 {
-	struct reader reader = {.cache = cache};
+	struct walk walk = walk_begin(cache);
 	uint64_t folio;
 
-	translation_cache_clear(&reader.translations);
-	return find_page(&reader, mapping, index, &folio, page);
+	return find_page(&walk, mapping, index, &folio, page);
 }
 
 static size_t cached_file_read(const struct file_source *source, uint64_t offset, void *buffer,
@@ -185,10 +177,9 @@ static size_t cached_file_read(const struct file_source *source, uint64_t offset
 {
 	const struct linux_cached_file *self = container_of((struct file_source *)(uintptr_t)source,
 							    struct linux_cached_file, source);
-	struct reader reader = {.cache = self->cache};
+	struct walk walk = walk_begin(self->cache);
 	size_t done = 0;
 
-	translation_cache_clear(&reader.translations);
 	if (offset >= self->size)
 		return 0;
 	if (size > self->size - offset)
@@ -202,10 +193,10 @@ static size_t cached_file_read(const struct file_source *source, uint64_t offset
 
 		if (step > size - done)
 			step = size - done;
-		if (!find_page(&reader, self->mapping, at / PAGE_SIZE, &folio, &page) ||
+		if (!find_page(&walk, self->mapping, at / PAGE_SIZE, &folio, &page) ||
 		    !guest_memory_read(self->cache->memory, gpa(page.value + at % PAGE_SIZE),
 				       (char *)buffer + done, step) ||
-		    !folio_holds(&reader, folio, self->mapping, at / PAGE_SIZE, &within))
+		    !folio_holds(&walk, folio, self->mapping, at / PAGE_SIZE, &within))
 			break;
 		done += step;
 	}

@@ -22,11 +22,12 @@
 /* Where things are in this kernel. Read-only once made. */
 struct linux_page_cache {
 	const struct guest_memory *memory;
-	struct address_space space; /* the kernel's */
-	uint64_t page_array;        /* linear address of the struct page of frame 0 */
-	uint32_t page_size;         /* bytes of a struct page */
-	uint32_t chunk_shift;       /* log2 of the slots of a node */
-	uint32_t mapping_head;      /* offsets from here on */
+	struct address_space space;  /* the kernel's */
+	uint64_t page_array;         /* linear address of the struct page of frame 0 */
+	uint64_t page_array_address; /* of the variable that says so; 0: it is a constant */
+	uint32_t page_size;          /* bytes of a struct page */
+	uint32_t chunk_shift;        /* log2 of the slots of a node */
+	uint32_t mapping_head;       /* offsets from here on */
 	uint32_t node_shift;
 	uint32_t node_slots;
 	uint32_t page_index;
@@ -39,6 +40,10 @@ gp_status_t linux_page_cache_init(const struct guest_memory *memory,
 				  const struct linux_kernel *kernel,
 				  const struct symbol_table *symbols, const struct btf *btf,
 				  struct linux_page_cache *out, struct error *error);
+
+/* Reads again what boot changes, through `cache->space`, which may have been replaced. False: not
+ * readable. */
+bool linux_page_cache_refresh(struct linux_page_cache *cache);
 
 /* Where page number `index` of the file of the struct address_space at `mapping`
  * (linux_file.mapping) is. False, `page` untouched: it is not cached. */

@@ -43,7 +43,8 @@ struct linux_task_window {
 };
 
 /* What is known of this boot of this kernel. A plain value without pointers; read-only after
- * preparation, then any thread may use it. Fields are offsets in bytes unless they say otherwise.
+ * preparation, then any thread may use it. Fields are offsets in bytes unless they say otherwise;
+ * LINUX_MEMBER_MISSING: start_time, worker_private and thread_full_name may be missing.
  */
 struct linux_task_layout {
 	struct address_space space; /* the kernel's own: what all reads go through */
@@ -65,9 +66,8 @@ struct linux_task_layout {
 
 	/* In task_struct. */
 	uint32_t stack, flags, mm, active_mm, tid, pid, group_leader, comm, start_time;
-	bool has_start_time;
 	uint32_t tasks, thread_node, signal;
-	uint32_t worker_private; /* struct kthread, 0: none */
+	uint32_t worker_private; /* struct kthread */
 	uint32_t comm_size;
 	/* Elsewhere. */
 	uint32_t mm_pgd;
@@ -86,9 +86,9 @@ struct linux_task_layout {
 	struct linux_cpu_area areas[LINUX_TASK_CPU_LIMIT];
 };
 
-/* Finds everything by name. GP_ERR_NOT_FOUND says what is missing; `out` is untouched then. Early
- * in boot `out->settled` is false: refresh it before use, until it is true. Allocates nothing.
- * The structure is large (16 KiB): not for a stack that is small. */
+/* Finds everything by name. GP_ERR_NOT_FOUND or GP_ERR_NOT_SUPPORTED says what is missing; `out` is
+ * untouched then. Early in boot `out->settled` is false: refresh it before use, until it is true.
+ * Allocates nothing. The structure is large (16 KiB): not for a stack that is small. */
 gp_status_t linux_task_layout_init(const struct guest_memory *memory,
 				   const struct linux_kernel *kernel,
 				   const struct symbol_table *symbols, const struct btf *btf,

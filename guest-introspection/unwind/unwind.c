@@ -201,7 +201,7 @@ static void enter_user_space(struct unwind_context *context)
 		    !(entry & 1))
 			continue;
 		if (entry >> 63)
-			context->space.root |= USER_TABLES_BIT;
+			context->space.root |= X86_ISOLATION_BIT;
 		return;
 	}
 }

@@ -26,7 +26,7 @@ static bool is_program(const struct unwind_context *context)
 	uint64_t address = (UINT64_C(1) << 52) - 4096;
 
 	return context->user && context->word == 8 && context->program &&
-	       ((context->program->root ^ context->space.root) & address & ~USER_TABLES_BIT) == 0;
+	       ((context->program->root ^ context->space.root) & address & ~X86_ISOLATION_BIT) == 0;
 }
 
 const struct unwind_source *unwind_prepared_source(const struct unwind_context *context)

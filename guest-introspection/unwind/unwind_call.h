@@ -8,10 +8,6 @@
 
 #include "guest-introspection/unwind/unwind.h"
 
-/* What CR3 of a program has and that of its kernel has not, with page-table isolation
- * (arch/x86/entry/calling.h, PTI_USER_PGTABLE_BIT). */
-#define USER_TABLES_BIT (UINT64_C(1) << 12)
-
 /* The biggest step from one frame to the next. Kernel stacks are 16 or 32 KiB on Linux;
  * other systems and unikernels get room. Beyond it a "frame pointer" is just a register. */
 #define FRAME_SIZE_LIMIT_SUPERVISOR (UINT64_C(1) << 18)

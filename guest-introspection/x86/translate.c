@@ -6,9 +6,8 @@
 #define ENTRY_USER UINT64_C(0x04)
 #define ENTRY_PAGE_SIZE UINT64_C(0x80)
 #define ENTRY_NO_EXECUTE (UINT64_C(1) << 63)
-/* MAXPHYADDR is at most 52. A guest that sets an address bit its own CPU lacks gets a page
- * outside memory here instead of a reserved-bit fault, which is the same to a reader. */
-#define ENTRY_ADDRESS UINT64_C(0x000ffffffffff000)
+/* X86_TABLE_ADDRESS: a guest that sets an address bit that its own CPU lacks gets a page outside
+ * memory here instead of a reserved-bit fault, which is the same to a reader. */
 
 #define PAGE_SHIFT 12
 #define LARGE_SHIFT 21
@@ -50,7 +49,7 @@ struct address_space address_space_at(uint64_t root, enum addressing_mode mode)
 		break;
 	case ADDRESSING_4_LEVEL:
 	case ADDRESSING_5_LEVEL:
-		space.root = root & ENTRY_ADDRESS;
+		space.root = root & X86_TABLE_ADDRESS;
 		break;
 	}
 	return space;
@@ -146,7 +145,7 @@ static enum translate_result translate_64_bit_entries(const struct address_space
 			return TRANSLATE_OUTSIDE_MEMORY;
 		if (!(entry & ENTRY_PRESENT))
 			return TRANSLATE_NOT_PRESENT;
-		next = entry & ENTRY_ADDRESS;
+		next = entry & X86_TABLE_ADDRESS;
 		/* PAE's four top entries carry no rights, and no large pages. Bit 5 is reserved
 		 * as well, but emulated CPUs set it, as "accessed", and do not mind. */
 		if (levels == 3 && level == 3) {

@@ -1,6 +1,6 @@
 /* The list of modules, their symbols and build ids, from hostile memory. Input: which of the two
  * layouts, then the memory from the list's head on. */
-#include "guest-introspection/linux/linux_module_notes.h"
+#include "guest-introspection/linux/linux_modules.h"
 #include "tests/kernel_memory.h"
 
 #include <stdlib.h>
@@ -10,12 +10,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct kernel_memory kernel;
-	static const struct linux_module_notes notes = {.notes = 0x20,
-							.count = 8,
-							.attributes = 16,
-							.attribute_bytes = 32,
-							.size = 8,
-							.contents = 16};
 	uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT];
 	struct linux_module_layout layout;
 	struct linux_modules modules;
@@ -41,8 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		    module->range_count > LINUX_MODULE_RANGES)
 			abort();
 		linux_modules_find(&modules, module->text.start);
-		if (linux_module_build_id(&notes, &layout.space, &kernel.memory.memory, module,
-					  build_id) > sizeof(build_id))
+		if (linux_module_build_id(&layout, &kernel.memory.memory, module, build_id) >
+		    sizeof(build_id))
 			abort();
 	}
 	for (size_t i = 0; i < modules.symbols.count; i++) {

@@ -1,6 +1,6 @@
 /* Directories and mounts of hostile guest memory: looking for a path ends, whatever they are linked
  * to. Input: guest memory without paging (tests/linux_layouts.h): a task at 0. */
-#include "guest-introspection/linux/linux_path.h"
+#include "guest-introspection/linux/linux_file.h"
 #include "tests/linux_layouts.h"
 
 #include <stdlib.h>
@@ -11,29 +11,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct buffer_memory memory = buffer_memory_over((uint8_t *)(uintptr_t)data, size);
 	struct linux_files files = layout_files(&memory.memory);
-	const struct linux_paths paths = {.files = &files,
-					  .task_fs = 0,
-					  .task_pid = 8,
-					  .root_mount = 0,
-					  .root_dentry = 8,
-					  .children = 56,
-					  .sibling = 64,
-					  .mount_children = 40,
-					  .mount_sibling = 48,
-					  .inode_mapping = 24,
-					  .pid_level = 0,
-					  .pid_numbers = 8,
-					  .pid_number_size = 16};
 	struct linux_file file;
 	uint64_t reads = 0;
 	uint32_t pid;
 
+	files.paths_known = true;
+	files.task_pid = 8;
+	files.root_dentry = 8;
+	files.children = 56;
+	files.sibling = 64;
+	files.mount_children = 40;
+	files.mount_sibling = 48;
+	files.inode_mapping = 24;
+	files.pid_numbers = 8;
+	files.pid_number_size = 16;
 	memory.reads = &reads;
-	if (linux_path_find(&paths, 0, "/a/b", &file) && file.size > INT64_MAX)
+	if (linux_path_find(&files, 0, "/a/b", &file) && file.size > INT64_MAX)
 		abort();
 	/* Each entry of a directory or a mount takes at most five. */
 	if (reads > 5 * (LINUX_PATH_ENTRIES + 16))
 		abort();
-	linux_path_own_pid(&paths, 0, &pid);
+	linux_path_own_pid(&files, 0, &pid);
 	return 0;
 }

@@ -1,7 +1,6 @@
 /* The modules of a guest and their symbols, as the guest itself says they are. */
 #include "base/cleanup.h"
-#include "guest-introspection/linux/linux_layout.h"
-#include "guest-introspection/linux/linux_module_notes.h"
+#include "guest-introspection/linux/linux_reader.h"
 #include "guest-introspection/linux/linux_modules.h"
 #include "tests/kernel_memory.h"
 #include "tests/unit/image_support.h"
@@ -483,23 +482,17 @@ static void check_build_ids(const char *name)
 {
 	struct prepared_image image;
 	struct linux_module_layout layout;
-	struct linux_module_notes notes;
 	struct linux_modules modules;
 	uint8_t ids[64][LINUX_MODULE_BUILD_ID_LIMIT];
-	struct btf *btf;
 
 	if (!prepared_image_init(&image, name))
 		return;
-	cr_assert_eq(linux_btf_read(image.memory, &image.kernel, &image.symbols, &btf, NULL),
-		     GP_OK);
-	cr_assert_eq(linux_module_notes_init(btf, &notes, NULL), GP_OK, "%s", name);
-	btf_destroy(btf);
 	make_layout(&image, &layout);
 	cr_assert_eq(linux_modules_read(&layout, image.memory, &modules, NULL), GP_OK);
 	for (size_t i = 0; i < modules.count && i < 64; i++) {
-		cr_assert_eq(linux_module_build_id(&notes, &layout.space, image.memory,
-						   &modules.modules[i], ids[i]),
-			     20, "%s: %s", name, modules.modules[i].name);
+		cr_assert_eq(
+			linux_module_build_id(&layout, image.memory, &modules.modules[i], ids[i]),
+			20, "%s: %s", name, modules.modules[i].name);
 		for (size_t k = 0; k < i; k++)
 			cr_assert(memcmp(ids[i], ids[k], 20));
 	}
@@ -523,14 +516,14 @@ static unsigned find_forged_in(bool listed, const void *bytes, size_t size, uint
 {
 	static uint8_t memory_bytes[0x6000];
 	struct buffer_memory memory = buffer_memory_over(memory_bytes, sizeof(memory_bytes));
-	const struct address_space space = {.mode = ADDRESSING_PROTECTED};
-	const struct linux_module_notes notes = {.notes = 8,
-						 .count = listed ? LINUX_MEMBER_MISSING : 8,
-						 .attributes = 16,
-						 .list = 8,
-						 .attribute_bytes = 32,
-						 .size = 8,
-						 .contents = 16};
+	const struct linux_module_layout layout = {.space = {.mode = ADDRESSING_PROTECTED},
+						   .notes = 8,
+						   .note_count = listed ? LINUX_MEMBER_MISSING : 8,
+						   .note_array = 16,
+						   .note_list = 8,
+						   .note_bytes = 32,
+						   .note_size = 8,
+						   .note_contents = 16};
 	const struct linux_module module = {.address = 0x1000};
 
 	memset(memory_bytes, 0, sizeof(memory_bytes));
@@ -545,7 +538,7 @@ static unsigned find_forged_in(bool listed, const void *bytes, size_t size, uint
 	buffer_put(&memory, 0x2010 + 8, said, 8);
 	buffer_put(&memory, 0x2010 + 16, 0x3000, 8);
 	memcpy(memory_bytes + 0x3000, bytes, size);
-	return linux_module_build_id(&notes, &space, &memory.memory, &module, build_id);
+	return linux_module_build_id(&layout, &memory.memory, &module, build_id);
 }
 
 /* The same for both ways to keep them. */

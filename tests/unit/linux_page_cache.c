@@ -2,7 +2,7 @@
 #include "guest-introspection/linux/linux_page_cache.h"
 
 #include "base/cleanup.h"
-#include "guest-introspection/linux/linux_path.h"
+#include "guest-introspection/linux/linux_file.h"
 #include "tests/linux_layouts.h"
 #include "tests/unit/tasks_image.h"
 
@@ -172,7 +172,7 @@ static unsigned frame_of(const struct world *world, uint64_t index)
 
 /* A file that is mapped is at its path, whatever is mounted on the way there. */
 struct paths_check {
-	const struct linux_paths *paths;
+	const struct linux_files *files;
 	uint64_t task;
 	unsigned found;
 	unsigned outside; /* gone, or in another place for this process */
@@ -186,7 +186,7 @@ static bool check_path(void *context, const struct linux_mapping *mapping)
 	if (mapping->kind != LINUX_MAPPING_FILE || mapping->name[0] != '/' ||
 	    strstr(mapping->name, " (deleted)"))
 		return true;
-	if (!linux_path_find(check->paths, check->task, mapping->name, &file)) {
+	if (!linux_path_find(check->files, check->task, mapping->name, &file)) {
 		check->outside++;
 		return true;
 	}
@@ -208,18 +208,15 @@ Test(linux_path, files_are_found_by_their_paths_across_mounts, .timeout = 120)
 
 	for (unsigned i = 0; i < count; i++) {
 		struct tasks_image image;
-		struct linux_paths paths;
-		struct paths_check check = {.paths = &paths};
+		struct paths_check check = {.files = &image.files};
 		struct linux_file file;
-		struct error error = {0};
 		uint32_t next_offset, pid_offset, mm_offset, pid;
 		uint64_t next, mm;
 		struct symbol first;
 
 		if (!tasks_image_init(&image, names[i]))
 			continue;
-		cr_assert_eq(linux_paths_init(&image.files, image.btf, &paths, &error), GP_OK, "%s",
-			     error.text);
+		cr_assert(image.files.paths_known);
 		next_offset = tasks_image_offset(&image, "task_struct", "tasks.next");
 		pid_offset = tasks_image_offset(&image, "task_struct", "tgid");
 		mm_offset = tasks_image_offset(&image, "task_struct", "mm");
@@ -233,21 +230,22 @@ Test(linux_path, files_are_found_by_their_paths_across_mounts, .timeout = 120)
 			cr_assert(
 				prepared_image_read(&image.base, check.task + pid_offset, &pid, 4));
 			cr_assert(prepared_image_read(&image.base, check.task + mm_offset, &mm, 8));
-			cr_assert(linux_path_own_pid(&paths, check.task, &own));
+			cr_assert(linux_path_own_pid(&image.files, check.task, &own));
 			cr_assert_leq(own, pid);
 			if (!mm)
 				continue;
 			linux_mappings_walk(&image.mappings, mm, check_path, &check);
+			cr_assert_not(linux_path_find(&image.files, check.task, "/tmp/perf-1.map",
+						      &file));
 			cr_assert_not(
-				linux_path_find(&paths, check.task, "/tmp/perf-1.map", &file));
-			cr_assert_not(linux_path_find(&paths, check.task, "/bin/../init", &file));
+				linux_path_find(&image.files, check.task, "/bin/../init", &file));
 		}
 		cr_assert_gt(check.found, 100, "%s: %u, %u outside", names[i], check.found,
 			     check.outside);
 		cr_log_info("%s: %u found, %u outside", names[i], check.found, check.outside);
 		/* No process, no path. */
-		cr_assert_not(linux_path_find(&paths, 0, "/init", &file));
-		cr_assert_not(linux_path_own_pid(&paths, 0, &pid));
+		cr_assert_not(linux_path_find(&image.files, 0, "/init", &file));
+		cr_assert_not(linux_path_own_pid(&image.files, 0, &pid));
 		tasks_image_deinit(&image);
 	}
 }

@@ -812,7 +812,7 @@ Test(linux_task, names_end)
 	kernel->bytes[KERNEL_DATA + FULL_NAME] = 'k';
 	memset(kernel->bytes + KERNEL_DATA + FULL_NAME + 15, 'x', 100);
 	cr_assert(linux_task_long_name(&layout, memory, NULL, linear(KERNEL_THREAD), name));
-	cr_assert_eq(strlen(name), 56);
+	cr_assert_eq(strlen(name), LINUX_TASK_LONG_NAME_SIZE - 1);
 	cr_assert_not(linux_task_name(&layout, memory, NULL, 0x1000, name));
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "fxt/writer.h"
-#include "guest-introspection/linux/linux_layout.h"
+#include "guest-introspection/linux/linux_reader.h"
 #include "trace/trace.h"
 #include "guest-introspection/linux/linux_guest.h"
 #include "sampler/session.h"
