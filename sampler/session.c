@@ -421,6 +421,6 @@ void gp_sampler_close(gp_sampler_t *session)
 			atomic_store(&target->sessions[i], NULL);
 	pthread_mutex_unlock(&target->sessions_lock);
 	/* Captures may have found it on the list before. */
-	target_wait_for_captures(target);
+	sampler_target_wait(target);
 	destroy(session);
 }

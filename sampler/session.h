@@ -186,9 +186,6 @@ void capture_settle(struct sampler_vcpu *vcpu);
  * (which asks for the next one). */
 bool session_registers(struct gp_sampler *session, unsigned vcpu, struct guest_cpu *cpu);
 
-/* Returns when all captures that had begun before the call have ended. */
-void target_wait_for_captures(struct sampler_target *target);
-
 /* One step of learning what the guest's kernel is, from the vCPUs' latest registers; see
  * linux_guest_learn(). Any thread, one at a time for a session. */
 gp_status_t session_learn(struct gp_sampler *session, struct linux_guest *guest,

@@ -1,5 +1,5 @@
 /* What the sampler keeps of a target. */
-#include "sampler/session.h"
+#include "sampler/target.h"
 
 #include "base/clock.h"
 #include "guest-introspection/linux/linux_guest.h"
@@ -19,7 +19,7 @@ void sampler_target_deinit(struct sampler_target *target)
 	pthread_mutex_destroy(&target->sessions_lock);
 }
 
-void target_wait_for_captures(struct sampler_target *target)
+void sampler_target_wait(struct sampler_target *target)
 {
 	while (atomic_load(&target->capturing))
 		sleep_ns(20 * NS_PER_MICROSECOND);
@@ -31,7 +31,7 @@ static void publish(void *context, struct guest_knowledge *next)
 	struct sampler_target *target = context;
 
 	if (atomic_exchange(&target->knowledge, next))
-		target_wait_for_captures(target);
+		sampler_target_wait(target);
 }
 
 struct linux_guest *sampler_target_guest(struct sampler_target *target)

@@ -76,6 +76,9 @@ void sampler_target_init(struct sampler_target *target, const struct sampler_tar
 /* All sessions must have been closed. */
 void sampler_target_deinit(struct sampler_target *target);
 
+/* For the sampler: returns when all captures that had begun before the call have ended. */
+void sampler_target_wait(struct sampler_target *target);
+
 /* What is known of the guest that the target runs: made at the first call, freed with the target.
  * NULL: no memory. Any thread, never with a vCPU stopped. */
 struct linux_guest *sampler_target_guest(struct sampler_target *target);

@@ -7,6 +7,7 @@
 #include "guest-introspection/linux/kallsyms.h"
 #include "guest-introspection/linux/linux_kernel.h"
 #include "guest-introspection/linux/linux_stack.h"
+#include "tests/sleeping_task.h"
 #include "tests/image_memory.h"
 
 #include <inttypes.h>

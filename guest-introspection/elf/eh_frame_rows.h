@@ -8,7 +8,7 @@
 #ifndef GUEST_INTROSPECTION_ELF_EH_FRAME_ROWS_H
 #define GUEST_INTROSPECTION_ELF_EH_FRAME_ROWS_H
 
-#include "guest-introspection/elf/eh_frame.h"
+#include "base/error.h"
 #include "guest-introspection/elf/eh_frame_rules.h"
 
 #include <stdbool.h>

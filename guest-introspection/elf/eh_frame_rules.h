@@ -5,7 +5,7 @@
 #define GUEST_INTROSPECTION_ELF_EH_FRAME_RULES_H
 
 #include "base/cursor.h"
-#include "guest-introspection/elf/eh_frame.h"
+#include "guest-introspection/elf/eh_frame_rule.h"
 
 #include <stdbool.h>
 #include <stdint.h>

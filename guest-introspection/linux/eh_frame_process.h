@@ -17,7 +17,7 @@
 #include "guest-introspection/elf/file_copies.h"
 #include "guest-introspection/linux/linux_mappings.h"
 #include "guest-introspection/linux/linux_page_cache.h"
-#include "guest-introspection/unwind/unwind.h"
+#include "guest-introspection/unwind/unwind_source.h"
 
 #include <stddef.h>
 

@@ -546,14 +546,6 @@ bool linux_modules_changed(const struct linux_module_layout *layout,
 	return read_stamp(&walk, &now) && !same_stamp(&now, stamp);
 }
 
-const struct linux_module *linux_modules_find(const struct linux_modules *modules, uint64_t address)
-{
-	for (size_t i = 0; i < modules->count; i++)
-		if (room_behind(&modules->modules[i], address))
-			return &modules->modules[i];
-	return NULL;
-}
-
 /* Where the struct bin_attribute number `index` is; 0: there is none any more. */
 static uint64_t find_note(struct walk *walk, uint64_t attributes, uint32_t index)
 {

@@ -119,8 +119,4 @@ unsigned linux_module_build_id(const struct linux_module_layout *layout,
 			       const struct guest_memory *memory, const struct linux_module *module,
 			       uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT]);
 
-/* The module that has `address` in its memory; NULL: none. */
-const struct linux_module *linux_modules_find(const struct linux_modules *modules,
-					      uint64_t address);
-
 #endif

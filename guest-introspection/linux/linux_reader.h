@@ -34,7 +34,8 @@ static inline struct linux_reader linux_reader_of(const struct guest_memory *mem
 	return (struct linux_reader){.memory = memory, .space = space};
 }
 
-/* The same for a stopped vCPU, with a cache that the caller has cleared since (NULL: the own one). */
+/* The same for a stopped vCPU, with a cache that the caller has cleared since (NULL: the own one).
+ */
 static inline void linux_reader_share(struct linux_reader *reader,
 				      const struct guest_memory *memory,
 				      const struct address_space *space,

@@ -17,7 +17,7 @@
 #include "guest-introspection/linux/linux_kernel.h"
 #include "guest-introspection/linux/orc.h"
 #include "guest-introspection/elf/symbol_table.h"
-#include "guest-introspection/unwind/unwind.h"
+#include "guest-introspection/unwind/unwind_source.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,13 +49,5 @@ const struct orc *linux_stack_orc(const struct linux_stack *stack);
  * another one and exchange the two. Errors as orc_add_module(); GP_ERR_NOT_FOUND without ORC. */
 gp_status_t linux_stack_add_module(struct linux_stack *stack, const struct guest_memory *memory,
 				   const struct orc_module *module, struct error *error);
-
-/* The registers of a task that does not run, as guest_unwind() takes them: from what
- * __switch_to_asm left on its stack (struct inactive_task_frame), at `thread_sp`, which is
- * task_struct.thread.sp. `root` is the guest-physical address of its page tables (mm->pgd), 0
- * for a kernel thread. False, `out` untouched: the stack cannot be read. */
-bool linux_sleeping_task_registers(const struct guest_memory *memory,
-				   const struct linux_kernel *kernel, uint64_t thread_sp,
-				   uint64_t root, struct guest_cpu *out);
 
 #endif

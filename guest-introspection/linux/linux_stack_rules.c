@@ -1,6 +1,7 @@
 #include "guest-introspection/linux/linux_stack_rules.h"
 
 #include "base/container.h"
+#include "guest-introspection/unwind/unwind_call.h"
 
 #include <string.h>
 

@@ -3,7 +3,8 @@
 #ifndef GUEST_INTROSPECTION_LINUX_LINUX_STACK_RULES_H
 #define GUEST_INTROSPECTION_LINUX_LINUX_STACK_RULES_H
 
-#include "guest-introspection/linux/linux_stack.h"
+#include "guest-introspection/linux/orc.h"
+#include "guest-introspection/unwind/unwind_source.h"
 
 struct range {
 	uint64_t start;

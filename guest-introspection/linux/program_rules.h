@@ -11,7 +11,7 @@
 #include "guest-introspection/linux/eh_frame_process.h"
 #include "guest-introspection/linux/linux_mappings.h"
 #include "guest-introspection/linux/linux_page_cache.h"
-#include "guest-introspection/unwind/unwind.h"
+#include "guest-introspection/unwind/unwind_source.h"
 
 #include <stdbool.h>
 #include <stdint.h>

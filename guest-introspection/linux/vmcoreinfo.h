@@ -8,7 +8,6 @@
 #define GUEST_INTROSPECTION_LINUX_VMCOREINFO_H
 
 #include "base/error.h"
-#include "guest-introspection/linux/btf.h"
 #include "guest-introspection/x86/guest_memory.h"
 #include "guest-introspection/linux/linux_kernel.h"
 #include "guest-introspection/elf/symbol_table.h"
@@ -41,17 +40,5 @@ gp_status_t vmcoreinfo_parse(const char *text, size_t size, struct vmcoreinfo *o
 /* The value of the line that begins with "KEY=": `*length` bytes inside `info`, not terminated.
  * NULL, `*length` untouched: there is no such line. */
 const char *vmcoreinfo_find(const struct vmcoreinfo *info, const char *key, size_t *length);
-
-/* How its OFFSET(), SIZE() and SYMBOL() lines compare with what was found otherwise. */
-struct vmcoreinfo_comparison {
-	unsigned equal;
-	unsigned different;
-	unsigned unknown; /* lines about what the other source does not have */
-	char first_difference[64];
-};
-
-/* `btf` and `symbols` may be NULL. A kernel whose BTF differs from it is not to be trusted. */
-void vmcoreinfo_compare(const struct vmcoreinfo *info, const struct btf *btf,
-			const struct symbol_table *symbols, struct vmcoreinfo_comparison *out);
 
 #endif

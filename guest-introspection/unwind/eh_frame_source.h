@@ -9,7 +9,7 @@
 #define GUEST_INTROSPECTION_UNWIND_EH_FRAME_SOURCE_H
 
 #include "guest-introspection/elf/eh_frame.h"
-#include "guest-introspection/unwind/unwind.h"
+#include "guest-introspection/unwind/unwind_source.h"
 
 struct eh_frame_mapping {
 	uint64_t start; /* linear */

@@ -1,3 +1,5 @@
+#include "guest-introspection/unwind/unwind.h"
+
 #include "guest-introspection/unwind/unwind_call.h"
 
 #include <string.h>
@@ -5,25 +7,6 @@
 /* From one stack to another, in one walk. Linux nests a task's stack, a soft interrupt's, an
  * interrupt's, an exception's, an NMI's and a machine check's. */
 #define STACK_SWITCH_LIMIT 8
-
-const char *stack_end_string(enum stack_end end)
-{
-	switch (end) {
-	case STACK_END_ROOT:
-		return "root reached";
-	case STACK_END_DEPTH_LIMIT:
-		return "depth limit";
-	case STACK_END_NOT_PRESENT:
-		return "page not present";
-	case STACK_END_BAD_POINTER:
-		return "bad pointer";
-	case STACK_END_OUTSIDE_MEMORY:
-		return "outside memory";
-	case STACK_END_NO_RULE:
-		return "no rule";
-	}
-	return "unknown";
-}
 
 /* guest_read_virtual() from an address whose translation is known. */
 static enum translate_result read_translated(struct unwind_context *context, uint64_t address,

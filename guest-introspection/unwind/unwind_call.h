@@ -6,7 +6,7 @@
 #ifndef GUEST_INTROSPECTION_UNWIND_UNWIND_CALL_H
 #define GUEST_INTROSPECTION_UNWIND_UNWIND_CALL_H
 
-#include "guest-introspection/unwind/unwind.h"
+#include "guest-introspection/unwind/unwind_source.h"
 
 /* The biggest step from one frame to the next. Kernel stacks are 16 or 32 KiB on Linux;
  * other systems and unikernels get room. Beyond it a "frame pointer" is just a register. */
@@ -36,6 +36,10 @@ const struct unwind_source *unwind_prepared_source(const struct unwind_context *
 /* Accepts a linear return address, or gives the reason not to. */
 bool unwind_check_return_address(struct unwind_context *context, uint64_t address,
 				 enum stack_end *end);
+
+/* For sources: whether `address` would be accepted as a return address of this frame's privilege.
+ */
+bool unwind_is_return_address(struct unwind_context *context, uint64_t address);
 
 enum unwind_step {
 	UNWIND_STEPPED,

@@ -12,7 +12,7 @@
 #ifndef GUEST_INTROSPECTION_UNWIND_UNWIND_EPILOGUE_H
 #define GUEST_INTROSPECTION_UNWIND_UNWIND_EPILOGUE_H
 
-#include "guest-introspection/unwind/unwind.h"
+#include "guest-introspection/unwind/unwind_source.h"
 
 #include <stdbool.h>
 #include <stdint.h>

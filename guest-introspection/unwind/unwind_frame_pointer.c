@@ -1,6 +1,6 @@
 /* The unwind source that is always there: frame pointers, and what the instructions of interrupted
  * code prove. */
-#include "guest-introspection/unwind/unwind.h"
+#include "guest-introspection/unwind/unwind_source.h"
 #include "guest-introspection/unwind/unwind_call.h"
 #include "guest-introspection/unwind/unwind_epilogue.h"
 

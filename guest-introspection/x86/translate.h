@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The address of a page table, in CR3 and in entries: no PCID, no LAM bits, no rights. MAXPHYADDR is
- * at most 52 (Intel SDM vol. 3, 4.5). */
+/* The address of a page table, in CR3 and in entries: no PCID, no LAM bits, no rights. MAXPHYADDR
+ * is at most 52 (Intel SDM vol. 3, 4.5). */
 #define X86_TABLE_ADDRESS UINT64_C(0x000ffffffffff000)
 /* With page-table isolation Linux runs programs on tables of their own, one page behind the
  * kernel's (arch/x86/entry/calling.h, PTI_USER_PGTABLE_BIT). */

@@ -12,6 +12,7 @@
 #include "guest-introspection/linux/linux_task.h"
 #include "guest-introspection/unwind/unwind.h"
 #include "guest-introspection/linux/linux_guest.h"
+#include "tests/stack_ends.h"
 #include "tests/bench/framed_guest.h"
 #include "tests/image_tasks.h"
 

@@ -34,7 +34,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (strnlen(module->name, sizeof(module->name)) == sizeof(module->name) ||
 		    module->range_count > LINUX_MODULE_RANGES)
 			abort();
-		linux_modules_find(&modules, module->text.start);
 		if (linux_module_build_id(&layout, &kernel.memory.memory, module, build_id) >
 		    sizeof(build_id))
 			abort();

@@ -5,6 +5,7 @@
  *
  * Exit code 1 when less than 99 % of the kernel's stacks are complete: down to the registers that
  * the program saved on entry, or to the start of the thread. Others are printed. */
+#include "tests/stack_ends.h"
 #include "tests/image_tasks.h"
 
 #include <sys/socket.h>

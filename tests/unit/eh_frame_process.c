@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/container.h"
+#include "tests/stack_ends.h"
 #include "tests/image_tasks.h"
 
 #include <criterion/criterion.h>

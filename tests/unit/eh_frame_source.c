@@ -2,6 +2,7 @@
  * checked of them. */
 #include "guest-introspection/unwind/eh_frame_source.h"
 
+#include "tests/stack_ends.h"
 #include "tests/buffer_memory.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,7 @@
 /* Stacks of real kernels: those of tasks that sleep equal what the guest says of them, kernel and
  * user. Runs over build/images, made by tests/images/make-image.sh; skips without it. */
 #include "base/cleanup.h"
+#include "tests/stack_ends.h"
 #include "tests/image_tasks.h"
 
 #include <criterion/criterion.h>

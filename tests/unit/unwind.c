@@ -1,5 +1,6 @@
 /* Frame-pointer stacks: what is found, what ends them, and that nothing is invented. */
 #include "guest-introspection/unwind/unwind.h"
+#include "tests/stack_ends.h"
 #include "tests/buffer_memory.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,8 @@
 /* A Linux kernel's stacks over memory made by hand: each kind of ORC entry, the entry code's
  * windows, the way on into the program, and what must not be believed. */
 #include "guest-introspection/linux/linux_stack.h"
+#include "tests/sleeping_task.h"
+#include "tests/stack_ends.h"
 #include "tests/orc_builder.h"
 
 #include <criterion/criterion.h>

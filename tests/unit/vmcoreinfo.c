@@ -1,6 +1,6 @@
 /* VMCOREINFO: what a kernel says of itself agrees with what was found otherwise. */
-#include "guest-introspection/linux/vmcoreinfo.h"
 #include "tests/unit/image_support.h"
+#include "tests/vmcoreinfo_compare.h"
 
 #include <criterion/criterion.h>
 
