@@ -102,17 +102,20 @@ void mapping_snapshot_update(struct mapping_snapshot *self, struct mapping_snaps
 {
 	for (size_t i = 0; i < self->count; i++) {
 		const struct mapping *old = &self->mappings[i];
-		size_t at = first_behind(later, old->area.start);
-		struct mapping *same = at < later->count ? &later->mappings[at] : NULL;
+		size_t first = first_behind(later, old->area.start), at = first;
 
-		if (!old->sampled)
-			continue;
-		if (!same || same->area.start >= old->area.end) {
-			insert(later, at, old);
-		} else if (same->area.start == old->area.start && same->area.end == old->area.end) {
+		for (; old->sampled && at < later->count &&
+		       later->mappings[at].area.start < old->area.end;
+		     at++) {
+			struct mapping *same = &later->mappings[at];
+
 			same->sampled = true;
-			same->written = old->written;
+			same->written = same->written ||
+					(old->written && same->area.start == old->area.start &&
+					 same->area.end == old->area.end);
 		}
+		if (old->sampled && at == first)
+			insert(later, at, old);
 	}
 	free(self->mappings);
 	*self = *later;

@@ -48,7 +48,12 @@ static void see_target(void *context, uint64_t address)
 {
 	const struct user_code_source *source = context;
 
-	source->called(source->context, address - source->bias);
+	struct symbol symbol;
+
+	if (source->symbols &&
+	    symbol_table_find(source->symbols, address - source->bias, &symbol) &&
+	    symbol.start == address - source->bias)
+		source->called(source->context, &symbol, source->bias);
 }
 
 static void copy(struct user_code_source *source, uint64_t owner, uint64_t start, uint64_t size,

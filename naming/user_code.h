@@ -33,10 +33,11 @@ struct user_code_source {
 	const struct address_space *space; /* the process's; NULL: it is gone */
 	const struct linux_mapping *area;
 	struct fxt_process_symbols of;
-	const struct elf_image *image; /* NULL: none */
+	const struct elf_image *image;      /* NULL: none */
+	const struct symbol_table *symbols; /* NULL: none */
 	uint64_t bias;
-	/* Takes the file's address of what copied code may call. */
-	void (*called)(void *context, uint64_t address);
+	/* Takes a function that copied code may call. */
+	void (*called)(void *context, const struct symbol *symbol, uint64_t bias);
 	void *context;
 	struct user_code *code;
 };

@@ -13,10 +13,11 @@
 /* A mapping snapshot holds for samples up to so much later than it, when the process has ended
  * meanwhile. */
 #define SNAPSHOT_HOLDS_NS (100 * NS_PER_MILLISECOND)
-#define NOT_FOUND_NS \
-	(200 * NS_PER_MILLISECOND)           /* a process that is not there with its page tables */
-#define NO_MAPPING_NS NS_PER_SECOND          /* an address without a mapping or a name */
-#define AWAITED_NS (50 * NS_PER_MILLISECOND) /* one whose file is being looked for */
+/* When to try again: a process that is not there with its page tables, an address without a mapping
+ * or a name, and one whose file is being looked for. */
+#define NOT_FOUND_NS (200 * NS_PER_MILLISECOND)
+#define NO_NAME_NS NS_PER_SECOND
+#define AWAITED_NS (50 * NS_PER_MILLISECOND)
 
 /* What the walk over all tasks has found for a space. */
 struct finding {
@@ -167,21 +168,15 @@ static void add_mapping(struct user_look *self, struct mapping *mapping,
 
 /* Names. */
 
-/* The symbols of a mapping, at the file's addresses. */
-struct naming {
-	struct user_look *look;
-	const struct symbol_table *symbols;
-	uint64_t bias;
-};
-
-static void name_called(void *context, uint64_t address)
+static void name_called(void *context, const struct symbol *symbol, uint64_t bias)
 {
-	const struct naming *naming = context;
-	struct symbol symbol;
+	add_function(context, symbol, bias);
+}
 
-	if (naming->symbols && symbol_table_find(naming->symbols, address, &symbol) &&
-	    symbol.start == address)
-		add_function(naming->look, &symbol, naming->bias);
+static bool is_due(const struct user_look *self, const struct sampled_address *sampled,
+		   enum sampled_state state)
+{
+	return sampled->state == state && self->now_ns >= sampled->next_ns;
 }
 
 /* No function is known there. */
@@ -191,7 +186,7 @@ static void miss(const struct user_look *self, struct sampled_address *sampled,
 	if (outlook == DSO_SOON)
 		sampled->next_ns = self->now_ns + AWAITED_NS;
 	else if (outlook == DSO_LATER && ++sampled->misses < 2)
-		sampled->next_ns = self->now_ns + NO_MAPPING_NS;
+		sampled->next_ns = self->now_ns + NO_NAME_NS;
 	else
 		sampled->state = SAMPLED_DONE;
 }
@@ -201,42 +196,36 @@ static void name_addresses(struct user_look *self, struct mapping *mapping,
 			   struct sampled_address *first, const struct sampled_address *end)
 {
 	struct linux_mapping *area = &mapping->area;
-	struct naming naming = {.look = self};
-	struct user_code_source source = {.code = &self->code,
-					  .programs = &self->programs,
-					  .area = area,
-					  .space = self->tables,
-					  .called = name_called,
-					  .context = &naming};
+	struct user_code_source source = {
+		.code = &self->code,
+		.programs = &self->programs,
+		.area = area,
+		.space = self->tables,
+		.of = {.process = self->space->process, .address_space = self->address_space},
+		.called = name_called,
+		.context = self};
 	enum dso_outlook outlook;
+	struct symbol symbol;
 	const struct dso *dso;
 
 	area->name = area->kind == LINUX_MAPPING_SPECIAL ? mapping->name
 							 : dsos_path(&self->dsos, &area->file);
 	dso = dsos_get(&self->dsos, &self->programs, &self->user, area, &outlook);
-	if (dso && dso->owner)
-		naming.symbols = &dso->symbols.symbols;
-	else if (dso && dso->readable &&
-		 elf_image_bias(&dso->symbols.image, area->start, area->offset, true,
-				&naming.bias)) {
+	if (dso && dso->readable &&
+	    elf_image_bias(&dso->symbols.image, area->start, area->offset, true, &source.bias))
 		source.image = &dso->symbols.image;
-		naming.symbols = &dso->symbols.symbols;
-	}
-	source.bias = naming.bias;
-	source.of = (struct fxt_process_symbols){.process = self->space->process,
-						 .address_space = self->address_space};
+	if (source.image || (dso && dso->owner))
+		source.symbols = &dso->symbols.symbols;
 	if (dso || outlook == DSO_FINAL)
-		add_mapping(self, mapping, source.image, naming.bias);
+		add_mapping(self, mapping, source.image, source.bias);
 	for (struct sampled_address *sampled = first; sampled < end; sampled++) {
-		struct symbol symbol;
-
-		if (sampled->state != SAMPLED_LOCATED || self->now_ns < sampled->next_ns)
+		if (!is_due(self, sampled, SAMPLED_LOCATED))
 			continue;
-		if (naming.symbols &&
-		    symbol_table_find(naming.symbols, sampled->address - naming.bias, &symbol)) {
+		if (source.symbols &&
+		    symbol_table_find(source.symbols, sampled->address - source.bias, &symbol)) {
 			sampled->state = SAMPLED_DONE;
 			user_words_add(&self->space->named, &sampled->address, 1);
-			add_function(self, &symbol, naming.bias);
+			add_function(self, &symbol, source.bias);
 			if (sampled->leaf)
 				user_code_copy(&source, &symbol);
 			continue;
@@ -262,7 +251,7 @@ static void locate_addresses(struct user_look *self, bool exists, bool complete)
 		struct sampled_address *sampled = &space->waiting[i];
 		struct mapping *mapping = mapping_snapshot_find(&space->snapshot, sampled->address);
 
-		if (sampled->state != SAMPLED_PENDING || self->now_ns < sampled->next_ns)
+		if (!is_due(self, sampled, SAMPLED_PENDING))
 			continue;
 		if (mapping && (exists || sampled->latest_ns <= until)) {
 			sampled->state = SAMPLED_LOCATED;
@@ -270,7 +259,7 @@ static void locate_addresses(struct user_look *self, bool exists, bool complete)
 		} else if (exists && complete) {
 			miss(self, sampled, DSO_LATER);
 		} else if (exists) {
-			sampled->next_ns = self->now_ns + NO_MAPPING_NS;
+			sampled->next_ns = self->now_ns + NO_NAME_NS;
 		}
 	}
 }
@@ -282,12 +271,16 @@ static void name_located(struct user_look *self)
 
 	for (struct sampled_address *at = space->waiting; at < end; at = next) {
 		struct mapping *mapping = mapping_snapshot_find(&space->snapshot, at->address);
+		bool due = false;
 
-		next = at + 1;
-		while (mapping && next < end && next->address < mapping->area.end)
-			next++;
-		if (mapping && mapping->sampled)
+		for (next = at;
+		     next == at || (mapping && next < end && next->address < mapping->area.end);
+		     next++)
+			due = due || is_due(self, next, SAMPLED_LOCATED);
+		if (due && mapping)
 			name_addresses(self, mapping, at, next);
+		else if (due)
+			at->state = SAMPLED_DONE; /* unmapped meanwhile */
 	}
 }
 
@@ -392,8 +385,7 @@ static bool look_at_process(struct user_look *self, struct finding *found, bool 
 		return false;
 	}
 	for (size_t i = 0; i < space->waiting_count; i++)
-		pending = pending || (space->waiting[i].state == SAMPLED_PENDING &&
-				      self->now_ns >= space->waiting[i].next_ns);
+		pending = pending || is_due(self, &space->waiting[i], SAMPLED_PENDING);
 	if (pending) {
 		*complete = linux_mappings_walk(&self->programs.mappings, self->user.mm,
 						see_mapping, self)
