@@ -14,7 +14,11 @@ endif
 AR ?= ar
 PKG_CONFIG ?= pkg-config
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+ZSH_FUNCTIONS ?= $(PREFIX)/share/zsh/site-functions
 DESTDIR ?=
+# Empty for packages, which are built by compilers that did not exist when this was written.
+WERROR ?= -Werror
 V ?= 0
 DEBUG ?= 0
 SAN ?=
@@ -45,7 +49,7 @@ PACKAGE_LIBS = $(eval PACKAGE_LIBS := $$(shell $(PKG_CONFIG) --libs $(PACKAGES) 
 
 # Sanitizers take twice as long to compile with -O2 -g, and -g1 has the lines that their reports need.
 CFLAGS ?= $(if $(filter 1,$(DEBUG)),-Og -g,$(if $(filter address thread,$(SAN)),-O1 -g1,-O2 -g))
-WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
+WARNINGS := -Wall -Wextra $(WERROR) -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
 	-Wpointer-arith -Wundef -Wwrite-strings
 # Frame pointers so that guestprof itself can be profiled.
 BASE_CFLAGS = -std=gnu17 $(WARNINGS) -D_GNU_SOURCE -DGUESTPROF_VERSION='"$(VERSION)"' \
@@ -111,7 +115,7 @@ $(BUILD)/include/$(subst /,-,$(1))/.made: Makefile
 $(BUILD)/obj/$(1)/%.o: $(1)/%.c $(BUILD)/include/$(subst /,-,$(1))/.made $(BUILD)/flags
 	$$(call say,CC,$$<)
 	$$(Q)mkdir -p $$(@D)
-	$$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) $(SANITIZE) -I$(BUILD)/include/$(subst /,-,$(1)) -MMD -MP -c $$< -o $$@
+	$$(Q)$(CC) $(BASE_CFLAGS) $(CPPFLAGS) $(CFLAGS) $(SANITIZE) -I$(BUILD)/include/$(subst /,-,$(1)) -MMD -MP -c $$< -o $$@
 
 $(call archive,$(1)): $(call objects,$(1))
 	$$(call say,AR,$$@)
@@ -135,7 +139,7 @@ $(BUILD)/flags: FORCE
 	[ -z "$$lacking" ] || { echo "not installed here, or not found:$$lacking" >&2; \
 		echo "make install-packages installs all that is needed, or prints the line to run" >&2; exit 1; }
 	@mkdir -p $(@D)
-	@printf '%s\n' '$(CC) $(subst ','\'',$(BASE_CFLAGS)) $(CFLAGS) $(SANITIZE) $(LIBS)' >$@.new
+	@printf '%s\n' '$(CC) $(subst ','\'',$(BASE_CFLAGS)) $(CPPFLAGS) $(CFLAGS) $(SANITIZE) $(LIBS)' >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 .PHONY: FORCE
 FORCE:
@@ -170,13 +174,13 @@ demo:
 	@$(MAKE) --no-print-directory $(ALL_CPUS) $(BUILD)/guestprof
 	@demo/run.sh $(BUILD)/guestprof
 
-# Installation: PREFIX is where it will be, DESTDIR is put in front for packagers.
-BINDIR := $(DESTDIR)$(PREFIX)/bin
-LIBDIR := $(DESTDIR)$(PREFIX)/lib
-INCLUDEDIR := $(DESTDIR)$(PREFIX)/include/guestprof
-MANDIR := $(DESTDIR)$(PREFIX)/share/man/man1
+# Installation: PREFIX, LIBDIR and ZSH_FUNCTIONS are where it will be, DESTDIR is put in front for packagers.
+INSTALL_BIN := $(DESTDIR)$(PREFIX)/bin
+INSTALL_LIB := $(DESTDIR)$(LIBDIR)
+INSTALL_INCLUDE := $(DESTDIR)$(PREFIX)/include/guestprof
+INSTALL_MAN := $(DESTDIR)$(PREFIX)/share/man/man1
 BASH_COMPLETION := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-ZSH_COMPLETION := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+ZSH_COMPLETION := $(DESTDIR)$(ZSH_FUNCTIONS)
 HEADERS := $(wildcard include/guestprof/*.h)
 MAN_PAGES := $(wildcard docs/man/*.1)
 
@@ -184,7 +188,8 @@ MAN_PAGES := $(wildcard docs/man/*.1)
 # ask for the archives of all that those were built with.
 $(BUILD)/guestprof.pc: Makefile FORCE
 	@mkdir -p $(@D)
-	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' \
+	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))' \
+		'includedir=$${prefix}/include' '' \
 		'Name: guestprof' 'Description: profiler for whole guest operating systems' \
 		'Version: $(VERSION)' 'Libs: -L$${libdir} -lguestprof' \
 		'Libs.private: $(PACKAGE_LIBS) -pthread -lm' \
@@ -192,25 +197,26 @@ $(BUILD)/guestprof.pc: Makefile FORCE
 
 .PHONY: install
 install: all $(BUILD)/guestprof.pc
-	install -d $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) $(MANDIR) $(BASH_COMPLETION) $(ZSH_COMPLETION)
-	install -m 755 $(BUILD)/guestprof $(BINDIR)/guestprof
-	install -m 644 $(BUILD)/libguestprof.a $(LIBDIR)/libguestprof.a
-	install -m 755 $(BUILD)/libguestprof.so $(LIBDIR)/libguestprof.so.$(VERSION)
-	ln -sfn libguestprof.so.$(VERSION) $(LIBDIR)/libguestprof.so.0
-	ln -sfn libguestprof.so.0 $(LIBDIR)/libguestprof.so
-	install -m 644 $(BUILD)/guestprof.pc $(LIBDIR)/pkgconfig/guestprof.pc
-	install -m 644 $(HEADERS) $(INCLUDEDIR)
-	install -m 644 $(MAN_PAGES) $(MANDIR)
+	install -d $(INSTALL_BIN) $(INSTALL_LIB)/pkgconfig $(INSTALL_INCLUDE) $(INSTALL_MAN) \
+		$(BASH_COMPLETION) $(ZSH_COMPLETION)
+	install -m 755 $(BUILD)/guestprof $(INSTALL_BIN)/guestprof
+	install -m 644 $(BUILD)/libguestprof.a $(INSTALL_LIB)/libguestprof.a
+	install -m 755 $(BUILD)/libguestprof.so $(INSTALL_LIB)/libguestprof.so.$(VERSION)
+	ln -sfn libguestprof.so.$(VERSION) $(INSTALL_LIB)/libguestprof.so.0
+	ln -sfn libguestprof.so.0 $(INSTALL_LIB)/libguestprof.so
+	install -m 644 $(BUILD)/guestprof.pc $(INSTALL_LIB)/pkgconfig/guestprof.pc
+	install -m 644 $(HEADERS) $(INSTALL_INCLUDE)
+	install -m 644 $(MAN_PAGES) $(INSTALL_MAN)
 	install -m 644 completion/guestprof.bash $(BASH_COMPLETION)/guestprof
 	install -m 644 completion/_guestprof $(ZSH_COMPLETION)/_guestprof
 
 .PHONY: uninstall
 uninstall:
-	rm -f $(BINDIR)/guestprof $(LIBDIR)/libguestprof.a $(LIBDIR)/libguestprof.so \
-		$(LIBDIR)/libguestprof.so.0 $(LIBDIR)/libguestprof.so.$(VERSION) \
-		$(LIBDIR)/pkgconfig/guestprof.pc $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES))) \
+	rm -f $(INSTALL_BIN)/guestprof $(INSTALL_LIB)/libguestprof.a $(INSTALL_LIB)/libguestprof.so \
+		$(INSTALL_LIB)/libguestprof.so.0 $(INSTALL_LIB)/libguestprof.so.$(VERSION) \
+		$(INSTALL_LIB)/pkgconfig/guestprof.pc $(addprefix $(INSTALL_MAN)/,$(notdir $(MAN_PAGES))) \
 		$(BASH_COMPLETION)/guestprof $(ZSH_COMPLETION)/_guestprof
-	rm -rf $(INCLUDEDIR)
+	rm -rf $(INSTALL_INCLUDE)
 
 C_FILES := $(foreach folder,$(ROOMS) tests demo docs,$(wildcard $(folder)/*.[ch])) $(wildcard tools/*/*.[ch] tests/*/*.[ch] docs/*/*.[ch]) \
 	$(HEADERS)
@@ -244,7 +250,7 @@ help:
 		'make fuzz       every fuzzer for FUZZ_SECONDS=60' \
 		'make format lint install uninstall clean' \
 		'' \
-		'V=1 shows commands; DEBUG=1; SAN=address or thread; CC=clang; LIBVIRT=0; DISK_FILES=0; PREFIX=/usr/local; DESTDIR='
+		'V=1 shows commands; DEBUG=1; SAN=address or thread; CC=clang; LIBVIRT=0; DISK_FILES=0; PREFIX=/usr/local; LIBDIR=; DESTDIR='
 
 .PHONY: clean
 clean:
