@@ -218,9 +218,16 @@ uninstall:
 		$(BASH_COMPLETION)/guestprof $(ZSH_COMPLETION)/_guestprof
 	rm -rf $(INSTALL_INCLUDE)
 
+# Debian packages, in build/deb/.
+.PHONY: deb
+deb:
+	$(call packages,build deb)
+	@setup/make-deb.sh build/deb
+
 C_FILES := $(foreach folder,$(ROOMS) tests demo docs,$(wildcard $(folder)/*.[ch])) $(wildcard tools/*/*.[ch] tests/*/*.[ch] docs/*/*.[ch]) \
 	$(HEADERS)
-SHELL_FILES := $(wildcard docs/pictures/*.sh setup/*.sh demo/*.sh tools/lab/*.sh tests/*.sh tests/*/*.sh tests/*/*/*.sh) tests/run tests/bench/run .ci/run
+SHELL_FILES := $(wildcard docs/pictures/*.sh setup/*.sh demo/*.sh tools/lab/*.sh tests/*.sh tests/*/*.sh tests/*/*/*.sh) tests/run tests/bench/run .ci/run \
+	debian/tests/boot-and-sample debian/tests/example
 
 .PHONY: format
 format:
@@ -248,6 +255,7 @@ help:
 		'make test-pages the HTML pages in headless Chromium' \
 		'make bench      measurements, as ratios within one run' \
 		'make fuzz       every fuzzer for FUZZ_SECONDS=60' \
+		'make deb        Debian packages, in build/deb/' \
 		'make format lint install uninstall clean' \
 		'' \
 		'V=1 shows commands; DEBUG=1; SAN=address or thread; CC=clang; LIBVIRT=0; DISK_FILES=0; PREFIX=/usr/local; LIBDIR=; DESTDIR='

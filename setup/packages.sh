@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that guestprof needs, when they are missing.
 #
-#   setup/packages.sh [GROUP]...           default: build; others: test, lab, lint, fuzz, pages
+#   setup/packages.sh [GROUP]...           default: build; others: test, lab, lint, fuzz, pages, deb
 #   setup/packages.sh --list [GROUP]...    prints them, one "GROUP PACKAGE..." a line
 #
 # Says what is missing before it installs it. Without root it prints the line to run and
@@ -20,6 +20,7 @@ packages() {
 	lint) echo "clang-format shellcheck mandoc" ;;
 	fuzz) echo "clang libclang-rt-dev" ;;
 	pages) echo "[chromium] [nodejs] [npm]" ;;
+	deb) echo "debhelper dpkg-dev libvirt-dev libext2fs-dev libblkid-dev lintian debootstrap" ;;
 	*) return 1 ;;
 	esac
 }
@@ -28,14 +29,14 @@ list=
 if [ "${1-}" = --list ]; then
 	list=1
 	shift
-	[ $# -gt 0 ] || set -- build test lab lint fuzz pages
+	[ $# -gt 0 ] || set -- build test lab lint fuzz pages deb
 fi
 [ $# -gt 0 ] || set -- build
 
 wanted=
 for group; do
 	if ! members=$(packages "$group"); then
-		echo "setup/packages.sh: no group '$group'; there are build, test, lab, lint, fuzz and pages" >&2
+		echo "setup/packages.sh: no group '$group'; there are build, test, lab, lint, fuzz, pages and deb" >&2
 		exit 2
 	fi
 	[ -z "$list" ] || echo "$group $members"
