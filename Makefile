@@ -243,6 +243,7 @@ lint:
 	@mandoc -Tlint -Wwarning $(MAN_PAGES)
 	@printf '%s\n' $(foreach room,$(ROOMS),'$(room): $(SEES_$(room))') | \
 		tests/lint/house.sh tests/lint/house.known $(patsubst %.o,%.d,$(LIBRARY_OBJECTS) $(TOOL_OBJECTS))
+	@tests/lint/release.sh $(VERSION) $(BUILD)/libguestprof.so
 
 .PHONY: help
 help:
