@@ -224,6 +224,12 @@ deb:
 	$(call packages,build deb)
 	@setup/make-deb.sh build/deb
 
+# lintian, and an installation in a clean Debian system.
+PACKAGE_SCRIPTS := $(wildcard tests/package/*.sh)
+.PHONY: test-package
+test-package: deb
+	@$(RUN) --unit $(PACKAGE_SCRIPTS)
+
 C_FILES := $(foreach folder,$(ROOMS) tests demo docs,$(wildcard $(folder)/*.[ch])) $(wildcard tools/*/*.[ch] tests/*/*.[ch] docs/*/*.[ch]) \
 	$(HEADERS)
 SHELL_FILES := $(wildcard docs/pictures/*.sh setup/*.sh demo/*.sh tools/lab/*.sh tests/*.sh tests/*/*.sh tests/*/*/*.sh) tests/run tests/bench/run .ci/run \
@@ -256,7 +262,7 @@ help:
 		'make test-pages the HTML pages in headless Chromium' \
 		'make bench      measurements, as ratios within one run' \
 		'make fuzz       every fuzzer for FUZZ_SECONDS=60' \
-		'make deb        Debian packages, in build/deb/' \
+		'make deb        Debian packages, in build/deb/; test-package: installed in a clean system' \
 		'make format lint install uninstall clean' \
 		'' \
 		'V=1 shows commands; DEBUG=1; SAN=address or thread; CC=clang; LIBVIRT=0; DISK_FILES=0; PREFIX=/usr/local; LIBDIR=; DESTDIR='
