@@ -30,8 +30,8 @@ WRAPPED_progress := clock_gettime
 LIBS_eh_frame_libdw := -ldw
 
 # Command lines are parsed in tools/, which is in no library.
-TESTED_TOOLS := $(patsubst %,$(BUILD)/obj/tools/%.o,progress output options \
-	record/record_options record/sampling_options record/record_status record/sampling_summary \
+TESTED_TOOLS := $(patsubst %,$(BUILD)/obj/tools/%.o,output options \
+	record/record_options record/sampling_options record/sampling_summary \
 	lab/scripts lab/initramfs lab/packages lab/kernels lab/paths)
 
 $(BUILD)/tests/unit-tests: $(UNIT_OBJECTS) $(TESTED_TOOLS) $(BUILD)/libguestprof.a

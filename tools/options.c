@@ -2,7 +2,7 @@
 
 #include "tools/command.h"
 #include "tools/output.h"
-#include "tools/progress.h"
+#include "base/progress.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 #include "tools/output.h"
 
-#include "tools/progress.h"
+#include "base/progress.h"
 
 #include "base/cleanup.h"
 

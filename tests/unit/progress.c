@@ -1,6 +1,7 @@
 /* The line that says how far long work is: when it is there, and when it is not. */
-#include "tools/progress.h"
+#include "base/progress.h"
 
+#include "trace/trace.h"
 #include "fxt/sample.h"
 #include "fxt/writer.h"
 
@@ -202,7 +203,7 @@ Test(progress, a_trace_tells_how_far_it_is_read)
 	lead_to_terminal(80);
 	progress_begin("guestprof test");
 	now_ms += 1000;
-	cr_assert_eq(progress_open_trace(path, &trace, NULL), GP_OK);
+	cr_assert_eq(trace_open_watched(path, progress_tell, &trace, NULL), GP_OK);
 	cr_assert(strstr(printed(), "guestprof test: looking through the trace: "));
 	now_ms += 1000;
 	while (trace_next_sample(&trace, &sample, &ticks))

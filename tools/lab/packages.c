@@ -2,7 +2,7 @@
 
 #include "tools/lab/lab.h"
 
-#include "tools/progress.h"
+#include "base/progress.h"
 #include "base/subprocess.h"
 
 #include "base/cleanup.h"

@@ -2,7 +2,7 @@
 
 #include "tools/command.h"
 #include "tools/output.h"
-#include "tools/progress.h"
+#include "base/progress.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static gp_status_t read_trace(struct page_data *data, const char *path, struct f
 			      struct error *error)
 {
 	static struct trace trace; /* larger than a stack frame should be */
-	gp_status_t status = progress_open_trace(path, &trace, error);
+	gp_status_t status = trace_open_watched(path, progress_tell, &trace, error);
 
 	if (status)
 		return status;

@@ -3,7 +3,7 @@
 
 #include "tools/end_signals.h"
 #include "tools/output.h"
-#include "tools/progress.h"
+#include "base/progress.h"
 #include "tools/record/record.h"
 #include "tools/record/record_status.h"
 #include "tools/record/sampling.h"
@@ -164,7 +164,7 @@ static int run(struct recording *recording)
 	bool panicked;
 	int code;
 
-	if (record_status_has_place(options->machine.console_output_fd, STDERR_FILENO)) {
+	if (progress_has_place(options->machine.console_output_fd, STDERR_FILENO)) {
 		limits.watch = draw_line;
 		limits.watch_context = recording;
 		limits.watch_ns = RECORD_STATUS_NS;

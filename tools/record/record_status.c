@@ -2,12 +2,10 @@
 
 #include "analysis/frames.h"
 #include "base/clock.h"
-#include "tools/progress.h"
+#include "base/progress.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 void record_status_init(struct record_status *status, const gp_sampler_t *session,
 			const struct recorder *recorder, unsigned vcpus)
@@ -77,17 +75,6 @@ size_t record_status_text(struct record_status *status, char *text, size_t size)
 		 (unsigned long long)dropped);
 	status->last_samples = samples;
 	return append_modes(status, text, size, append(text, size, length, piece));
-}
-
-bool record_status_has_place(int console, int errors)
-{
-	struct stat shown, other;
-
-	if (!isatty(errors) || fstat(errors, &shown) || fstat(console, &other))
-		return false;
-	if (isatty(console))
-		return shown.st_rdev != other.st_rdev;
-	return S_ISREG(other.st_mode) || S_ISCHR(other.st_mode);
 }
 
 void record_status_draw(struct record_status *status)

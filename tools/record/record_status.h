@@ -3,7 +3,7 @@
  *
  * The guest's console is often the same terminal, and belongs to the guest: a line drawn there from
  * outside would land in the middle of its text. So the line is shown only where it cannot: see
- * record_status_has_place(). Elsewhere Ctrl-A s shows the same when it is asked for, in the
+ * progress_has_place(). Elsewhere Ctrl-A s shows the same when it is asked for, in the
  * console's own stream.
  */
 #ifndef TOOLS_RECORD_RECORD_STATUS_H
@@ -34,10 +34,6 @@ void record_status_init(struct record_status *status, const gp_sampler_t *sessio
 /* Writes one line without its end to `text`, cut to `size`; returns its length. No system call but
  * the clock's, no allocation. */
 size_t record_status_text(struct record_status *status, char *text, size_t size);
-
-/* Whether a line can be drawn on the descriptor `errors`: it is a terminal, and the console goes to
- * a file, to nothing, or to another terminal. Not when it goes to a pipe: `| tee` leads back. */
-bool record_status_has_place(int console, int errors);
 
 /* Draws it over the one before; progress_end() takes it away. */
 void record_status_draw(struct record_status *status);

@@ -4,7 +4,7 @@
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/output.h"
-#include "tools/progress.h"
+#include "base/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -147,7 +147,7 @@ int command_annotate(int argc, char **argv)
 	if (!choice.most_given && !annotate.pattern)
 		annotate.most = HOTTEST;
 	progress_begin(program);
-	status = progress_open_trace(annotate.path, &annotate.trace, &error);
+	status = trace_open_watched(annotate.path, progress_tell, &annotate.trace, &error);
 	if (!status) {
 		status = build(&annotate, &choice, &error);
 		if (!status)

@@ -4,7 +4,7 @@
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/output.h"
-#include "tools/progress.h"
+#include "base/progress.h"
 
 #include "analysis/text.h"
 
@@ -112,7 +112,7 @@ static gp_status_t turn_round(struct call_tree *tree, struct error *error)
 static gp_status_t read_side(struct diff *diff, struct diff_side *side, struct error *error)
 {
 	struct profile_options options = {.filter = &diff->filter};
-	gp_status_t status = progress_open_trace(side->path, &side->trace, error);
+	gp_status_t status = trace_open_watched(side->path, progress_tell, &side->trace, error);
 
 	if (!status)
 		status = call_tree_init(&side->tree, error);

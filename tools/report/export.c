@@ -2,7 +2,7 @@
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/output.h"
-#include "tools/progress.h"
+#include "base/progress.h"
 
 #include "export/export.h"
 
@@ -151,7 +151,7 @@ int command_export(int argc, char **argv)
 	if (code >= 0)
 		return code;
 	progress_begin(program);
-	status = progress_open_trace(choice.path, &trace, &error);
+	status = trace_open_watched(choice.path, progress_tell, &trace, &error);
 	if (!status) {
 		status = frames_init(&frames, &error);
 		if (!status) {

@@ -5,7 +5,7 @@
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/output.h"
-#include "tools/progress.h"
+#include "base/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -155,7 +155,7 @@ int command_report(int argc, char **argv)
 	if (report.shape != SHAPE_TABLE && !choice.lines_given)
 		report.most = 0;
 	progress_begin(program);
-	status = progress_open_trace(report.path, &report.trace, &error);
+	status = trace_open_watched(report.path, progress_tell, &report.trace, &error);
 	if (!status) {
 		status = build(&report, &choice, &error);
 		if (!status)

@@ -1,13 +1,15 @@
-#include "tools/progress.h"
+#include "base/progress.h"
 
 #include "base/clock.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PATIENCE_NS NS_PER_SECOND
@@ -163,7 +165,13 @@ void progress_end(void)
 	line.drawn = line.shown = false;
 }
 
-gp_status_t progress_open_trace(const char *path, struct trace *trace, struct error *error)
+bool progress_has_place(int console, int errors)
 {
-	return trace_open_watched(path, progress_tell, trace, error);
+	struct stat shown, other;
+
+	if (!isatty(errors) || fstat(errors, &shown) || fstat(console, &other))
+		return false;
+	if (isatty(console))
+		return shown.st_rdev != other.st_rdev;
+	return S_ISREG(other.st_mode) || S_ISCHR(other.st_mode);
 }

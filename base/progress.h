@@ -1,19 +1,20 @@
 /* A line on a terminal that says how far long work is; nothing in a pipe or a file, and nothing for
  * work of less than a second.
  *
- * One line for the process, on standard error: it belongs to the main thread. Whoever prints ends
- * it first; output_open() does when the output is a terminal itself. Where nothing is told for a
+ * One line for the process, on standard error: it belongs to the main thread. End it before you
+ * print; output_open() does when the output is a terminal itself. Where nothing is told for a
  * second, as while something large is sorted, compressed or written, it says for how long.
  *
  *     progress_begin("guestprof report");
- *     progress_open_trace(path, &trace, &error)     reading it tells how far it is by itself
- *     progress_tell("doing", done, all)             for other work, as often as one likes
+ *     progress_tell("doing", done, all)             as often as one likes
  *     progress_end();
  */
-#ifndef TOOLS_PROGRESS_H
-#define TOOLS_PROGRESS_H
+#ifndef BASE_PROGRESS_H
+#define BASE_PROGRESS_H
 
-#include "trace/trace.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* `program` stands at the beginning of the line. */
 void progress_begin(const char *program);
@@ -29,7 +30,9 @@ void progress_draw(const char *text, size_t size);
 /* Takes the line away. Harmless without one. */
 void progress_end(void);
 
-/* As trace_open(); the trace then tells while its samples are read, too. */
-gp_status_t progress_open_trace(const char *path, struct trace *trace, struct error *error);
+/* Whether a line can be drawn while a guest's console goes to the descriptor `console`: standard
+ * error is a terminal, and the console goes to a file, to nothing, or to another terminal. Not when
+ * it goes to a pipe: `| tee` leads back. */
+bool progress_has_place(int console, int errors);
 
 #endif
