@@ -5,6 +5,7 @@
 
 programs = $(patsubst tests/$(1)/%.c,$(BUILD)/tests/$(1)/%,$(wildcard tests/$(1)/*.c))
 
+# No test links an object of tools/: what is in there is tested through the command.
 # Unit tests that are programs of their own: what they are linked with would disturb the others.
 UNIT_APART := $(patsubst %,$(BUILD)/tests/unit/%,faults progress eh_frame_libdw)
 # All others are one program, so that little is linked.
@@ -29,18 +30,13 @@ WRAPPED_progress := clock_gettime
 # libdw is the truth about .eh_frame.
 LIBS_eh_frame_libdw := -ldw
 
-# Command lines are parsed in tools/, which is in no library.
-TESTED_TOOLS := $(patsubst %,$(BUILD)/obj/tools/%.o,output options \
-	record/record_options record/sampling_options record/sampling_summary \
-	lab/scripts lab/initramfs lab/packages lab/kernels lab/paths)
-
-$(BUILD)/tests/unit-tests: $(UNIT_OBJECTS) $(TESTED_TOOLS) $(BUILD)/libguestprof.a
+$(BUILD)/tests/unit-tests: $(UNIT_OBJECTS) $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lcriterion -lm $(LIBS)
 
 # Those apart; and any other file alone, for a debugger.
-$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TESTED_TOOLS) $(BUILD)/libguestprof.a
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(BUILD)/libguestprof.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(SANITIZE) $(LDFLAGS) $(WRAPPED_$*:%=-Wl,--wrap=%) -o $@ $^ -lcriterion -lm $(LIBS) $(LIBS_$*)

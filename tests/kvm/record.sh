@@ -86,10 +86,11 @@ else
 fi
 strip -o "$work/stripped" "$guest"
 record -m 16M -k "$work/stripped" -p "rounds=0" --duration 1
-if "$guestprof" report "$trace" | grep -q 'kernel startup'; then
-	pass "a stripped kernel is profiled without names"
+if "$guestprof" report "$trace" | grep -q 'kernel startup' &&
+	grep -q '^  no kernel symbols: ' "$work/err" && ! grep -q '^  processes:' "$work/err"; then
+	pass "a stripped kernel is profiled without names, and the summary says so"
 else
-	fail "a stripped kernel is profiled without names"
+	fail "a stripped kernel is profiled without names, and the summary says so"
 fi
 
 record -m 16M -k "$guest" -p "rounds=5" --timeout 30 --json
@@ -111,7 +112,7 @@ fi
 
 # The summary is made of the trace, with the sandbox closed.
 record -m 16M -k "$guest" -p "rounds=0" -F 10000 --duration 1 --symbols "$guest"
-if grep -q '^  functions: leaf_[0-9]* [0-9.]* %, leaf_[0-9]* ' "$work/err" &&
+if grep -q '^  functions: leaf_70 [0-9.]* %, .*leaf_20 [0-9.]* %' "$work/err" &&
 	grep -q "^  trace $trace, .*guestprof report" "$work/err" && [ "$code" = 13 ]; then
 	pass "the summary says where the time went"
 else
@@ -142,8 +143,25 @@ else
 	skip "none on the console's own terminal" "the same"
 fi
 
+rm -f "$trace"
 record -m 16M -k "$guest" -p "rounds=5" -F 0 --timeout 30
-if [ "$code" = 0 ]; then pass "-F 0 only boots"; else fail "-F 0 only boots"; fi
+if [ "$code" = 0 ] && [ ! -e "$trace" ] && [ "$(tail -n 2 "$work/err")" = "
+guestprof record: powered off" ]; then
+	pass "-F 0 only boots, and its summary is one line"
+else
+	fail "-F 0 only boots, and its summary is one line"
+fi
+
+record -m 16384k -c 2 -k "$guest" -p "run=smp cpus=2 rounds=0" -F 500 --jitter 10 --depth 5 --sample-cpus 1 \
+	--duration .5
+"$guestprof" report "$trace" >"$work/report" 2>&1
+if [ "$code" = 13 ] && grep -q '^# sampled: *2 vCPUs, every 2000 us, 0\.[5-9]' "$work/report" &&
+	grep -q '^# command: *run=smp cpus=2 rounds=0$' "$work/report" && grep -q cpu_work_1 "$work/report" &&
+	! grep -q cpu_work_0 "$work/report"; then
+	pass "vCPUs, frequency, duration and sampled vCPUs are those of the command line"
+else
+	fail "vCPUs, frequency, duration and sampled vCPUs are those of the command line"
+fi
 
 # Signals.
 for signal in INT TERM HUP; do

@@ -158,6 +158,21 @@ for words in "flamegraph" "flamegraph --svg" "timeline" "export perf" "export pe
 	"$guestprof" $words -o result noise >output 2>errors </dev/null || code=$?
 	is "a bad trace leaves the earlier file: $words" "$code $(cat result*)" "1 earlier"
 done
+# What the name says stays what it is: the umask, a link, and what is no regular file.
+rm -f result
+(umask 027 && "$guestprof" export folded -o result boot.fxt)
+is "an output has the mode that the umask says" "$(stat -c %a result)" 640
+echo earlier >target
+ln -s target link
+"$guestprof" export folded -o link boot.fxt
+is "through a link, the target is replaced" "$(readlink link) $(cmp target result && echo same)" "target same"
+"$guestprof" export folded -o /dev/null boot.fxt
+is "a device is written directly" "$? $(ls -l /dev/null | cut -c 1)" "0 c"
+code=0
+"$guestprof" export folded -o /dev/full boot.fxt >output 2>errors || code=$?
+check "and its errors are told" 1 "/dev/full"
+{ "$guestprof" export folded -o /proc/self/fd/3 boot.fxt 3>&1 >&4 | cat >piped; } 4>&1
+is "a pipe behind a link is written directly" "$(cmp piped result && echo same)" same
 # An output that is what is read would take its place.
 while read -r words; do
 	cp slower.fxt same.fxt

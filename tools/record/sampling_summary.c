@@ -1,70 +1,13 @@
 #include "tools/record/sampling_summary.h"
 
-#include "analysis/profile.h"
-#include "analysis/table.h"
-#include "analysis/text.h"
+#include "analysis/hottest.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#define SHOWN 4
-#define NAME_BYTES 60
 /* Above this the end would keep people waiting for what report tells as well. */
 #define BYTES_MAX (UINT64_C(512) << 20)
-
-/* A guest may call its functions what it likes, at any length. */
-static void print_name(const struct frame *frame)
-{
-	char text[NAME_BYTES] = "";
-	FILE *to = fmemopen(text, sizeof(text), "w");
-
-	if (!to)
-		return;
-	text_print_frame(to, frame);
-	fclose(to);
-	fputs(text, stderr);
-}
-
-/* What takes the most: rows of a table, on one line. */
-static void print_rows(const char *label, const struct table *table, const struct frames *frames,
-		       uint64_t whole)
-{
-	fprintf(stderr, "  %s", label);
-	for (size_t i = 0; i < table->count && i < SHOWN; i++) {
-		fputs(i ? ", " : " ", stderr);
-		print_name(&frames->entries[table->rows[i].frame]);
-		fprintf(stderr, " %.1f %%", text_percent(table->rows[i].self, whole));
-	}
-	putc('\n', stderr);
-}
-
-/* One pass over the trace and one line: the hottest functions, or the processes. */
-static gp_status_t print_hottest(struct trace *trace, bool processes, struct error *error)
-{
-	struct profile_options options = {.owners = {OWNER_PROCESS}, .owner_count = processes};
-	struct profile_totals totals;
-	struct call_tree tree = {0};
-	struct table table = {0};
-	struct frames frames;
-	gp_status_t status = frames_init(&frames, error);
-
-	if (status)
-		return status;
-	status = call_tree_init(&tree, error);
-	if (!status)
-		status = profile_read(trace, &options, &frames, &tree, &totals, error);
-	if (!status)
-		status = processes ? table_of_owners(&tree, &frames, &table, error)
-				   : table_of_functions(&tree, &frames, &table, error);
-	if (!status && totals.running)
-		print_rows(processes ? "processes:" : "functions:", &table, &frames,
-			   totals.running);
-	table_deinit(&table);
-	call_tree_deinit(&tree);
-	frames_deinit(&frames);
-	return status;
-}
 
 static void print_where(const struct recorder_summary *summary, int trace_fd)
 {
@@ -85,8 +28,8 @@ static void print_where(const struct recorder_summary *summary, int trace_fd)
 		return;
 	}
 	if (!trace_open_bytes(bytes, size, &trace, &error)) {
-		if (!print_hottest(&trace, false, &error) && summary->tasks_found)
-			print_hottest(&trace, true, &error);
+		if (!hottest_print(stderr, &trace, false, &error) && summary->tasks_found)
+			hottest_print(stderr, &trace, true, &error);
 		trace_close(&trace);
 	}
 	if (error.status)
