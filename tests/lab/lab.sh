@@ -1,6 +1,6 @@
 #!/bin/sh
 # The lab itself: what goes in and comes out of it. Prints TAP. Each boot takes seconds, so
-# many things are looked at in one.
+# many things are looked at in one, and most of the time two run side by side.
 set -u
 
 guestprof=${GUESTPROF:-$PWD/build/guestprof}
@@ -67,10 +67,21 @@ echo gone >"/tmp/guestprof-lab-test.$2"
 echo gone >/etc/guestprof-lab-test
 exit 41
 END
+(
+	# Much data through all three streams at a time, in another lab.
+	cd "$work" && mkdir data && cd data || exit 1
+	head -c 20000000 /dev/urandom >big
+	sha256sum <big >wanted
+	"$guestprof" lab --exec sh -c 'tee /dev/stderr; echo status $? >status' <big >big.out 2>big.err
+	sha256sum <big.out >out
+	sha256sum <big.err >err
+	rm -f big big.out big.err
+) &
 PASSED=wrong NOT_PASSED=x GUESTPROF_TEST_AUTOMATIC=auto \
 	"$guestprof" lab --cpus 3 --memory 1G --env PASSED="a b" --exec sh inside.sh "one two" $$ \
 	</dev/null >out 2>err
 is "the exit code passes through" "$?" 41
+wait
 printf 'out\0\r\n\377' >out.wanted
 printf 'err\0\r\n\376' >err.wanted
 is "stdout is exact" "$(cmp out out.wanted 2>&1)" ""
@@ -90,14 +101,9 @@ is "files elsewhere do not land" \
 	"$(ls "/tmp/guestprof-lab-test.$$" /etc/guestprof-lab-test 2>/dev/null)" ""
 cd "$work" || exit 1
 
-# --- a second boot: much data through all three streams at a time
-head -c 20000000 /dev/urandom >big
-wanted=$(sha256sum <big)
-"$guestprof" lab --exec sh -c 'tee /dev/stderr; echo status $? >status' <big >big.out 2>big.err
-is "20 MB of input reach stdout" "$(sha256sum <big.out)" "$wanted"
-is "and stderr" "$(sha256sum <big.err)" "$wanted"
-is "and the command sees their end" "$(cat status)" "status 0"
-rm -f big big.out big.err
+is "20 MB of input reach stdout" "$(cat data/out)" "$(cat data/wanted)"
+is "and stderr" "$(cat data/err)" "$(cat data/wanted)"
+is "and the command sees their end" "$(cat data/status)" "status 0"
 
 # --- two labs at a time, one forwarding a signal, one ended by --timeout
 cat >signals.sh <<'END'
@@ -135,15 +141,30 @@ is "--timeout ends the lab with 124" "$(cat two/code)" 124
 holds "and says so" two/err "12 seconds are over"
 
 # --- the lab's own failures and other ends
-"$guestprof" lab --exec no-such-command </dev/null >out 2>err
-is "no such command gives 127" "$?" 127
-holds "and says which" err no-such-command
-"$guestprof" lab --exec sh -c 'kill -KILL $$' </dev/null >out 2>err
-is "a signal gives 128 + its number" "$?" 137
-"$guestprof" lab --exec sh -c 'echo c >/proc/sysrq-trigger; sleep 100' </dev/null >out 2>err
-is "a panic of the lab's kernel gives 125" "$?" 125
-holds "and says so" err "the lab's kernel panicked"
-is "and nothing on stdout" "$(cat out)" ""
+# in_lab DIRECTORY COMMAND...: in a lab of its own; out, err and code are in the directory.
+in_lab() {
+	mkdir "$1" && cd "$1" || exit 1
+	shift
+	"$guestprof" lab --exec "$@" </dev/null >out 2>err
+	echo $? >code
+	cd "$work" || exit 1
+}
+(
+	in_lab missing no-such-command
+	in_lab killed sh -c 'kill -KILL $$'
+) &
+in_lab panic sh -c 'echo c >/proc/sysrq-trigger; sleep 100'
+mkdir closed && cd closed || exit 1
+"$guestprof" lab --exec sh -c 'seq 1 10000000 && echo survived >survived' </dev/null 2>err | head -n 1 >first
+cd "$work" || exit 1
+wait
+is "no such command gives 127" "$(cat missing/code)" 127
+holds "and says which" missing/err no-such-command
+is "a signal gives 128 + its number" "$(cat killed/code)" 137
+is "a panic of the lab's kernel gives 125" "$(cat panic/code)" 125
+holds "and says so" panic/err "the lab's kernel panicked"
+is "and nothing on stdout" "$(cat panic/out)" ""
+is "a closed stdout ends the command's writing" "$(cat closed/first; ls closed/survived 2>/dev/null)" 1
 
 "$guestprof" lab --kernel /no/such/kernel --exec true </dev/null >out 2>err
 is "no kernel gives 125" "$?" 125
@@ -185,7 +206,4 @@ sleep 1
 is "the machine dies with the lab" \
 	"$(for p in $qemu; do sed 's/.*) //; s/ .*//; /[ZX]/d' "/proc/$p/stat" 2>/dev/null; done)" ""
 is "and there was one" "$([ -n "$qemu" ] && echo yes)" yes
-
-"$guestprof" lab --exec sh -c 'seq 1 10000000 && echo survived >survived' </dev/null 2>err | head -n 1 >first
-is "a closed stdout ends the command's writing" "$(cat first; ls survived 2>/dev/null)" 1
 echo "1..$count"
