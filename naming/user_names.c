@@ -18,7 +18,7 @@ struct user_names {
 	struct linux_guest *view;
 	/* The learner's. */
 	struct user_look *look;
-	unsigned next_bucket; /* where the next look begins */
+	unsigned next_list; /* where the next look begins */
 	uint64_t skipped_ns;
 
 	pthread_mutex_t lock; /* the rest, and what user_space.h says */
@@ -94,16 +94,16 @@ void user_names_see_process(struct user_names *self, uint64_t process, const cha
 			    size_t size)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-	struct user_process *known;
+	struct user_space *current;
 
 	for (size_t i = 0; i < size; i++)
 		hash = (hash ^ (uint8_t)name[i]) * UINT64_C(0x100000001b3);
 	pthread_mutex_lock(&self->lock);
 	if (self->names[process % PROCESS_NAMES].process == process &&
 	    self->names[process % PROCESS_NAMES].hash != hash) {
-		known = user_spaces_process(&self->spaces, process);
-		if (known)
-			known->renamed = true;
+		current = user_spaces_current(&self->spaces, process);
+		if (current)
+			current->renamed = true;
 	}
 	self->names[process % PROCESS_NAMES].process = process;
 	self->names[process % PROCESS_NAMES].hash = hash;
@@ -158,11 +158,9 @@ void user_names_write(struct user_names *self, const struct user_names_output *o
 	pthread_mutex_lock(&self->lock);
 	/* How address spaces are written is known from the first look on. */
 	writes = self->has_output && self->isolation_known;
-	for (unsigned i = 0; writes && i < USER_SPACE_BUCKETS; i++)
-		for (struct user_process *process = self->spaces.buckets[i]; process;
-		     process = process->next)
-			for (unsigned k = 0; k < process->count; k++)
-				write_space(&self->spaces, process->spaces[k], output);
+	for (unsigned i = 0; writes && i < USER_SPACE_LISTS; i++)
+		for (struct user_space *at = self->spaces.lists[i]; at; at = at->next)
+			write_space(&self->spaces, at, output);
 	if (writes) {
 		self->has_output = false;
 		self->output_words = 0;
@@ -176,19 +174,19 @@ void user_names_write(struct user_names *self, const struct user_names_output *o
  * names, and those from now on to a new one. */
 static void end_space(struct user_names *self, struct user_space *space, uint64_t now)
 {
-	struct user_process *process = user_spaces_process(&self->spaces, space->process);
+	struct user_space **list = user_spaces_list(&self->spaces, space->process);
 	uint64_t ended =
 		space->verified_ns > space->first_ns ? space->verified_ns : space->first_ns;
 	struct user_space *between;
 
 	if (!space->current || now <= ended)
 		return;
-	between = user_spaces_add(&self->spaces, process, process->count, space->root, ended + 1);
+	between = user_spaces_add(&self->spaces, list, space->process, space->root, ended + 1);
 	if (!between)
 		return;
 	space->ended_ns = ended;
 	between->ambiguous = true;
-	user_spaces_add(&self->spaces, process, process->count, space->root,
+	user_spaces_add(&self->spaces, list, space->process, space->root,
 			now > ended + 1 ? now : ended + 2);
 }
 
@@ -211,25 +209,21 @@ static bool is_due(struct user_space *space, uint64_t now)
 static unsigned take_due(struct user_names *self, uint64_t clock, uint64_t now,
 			 struct user_space **due)
 {
-	unsigned count = 0, bucket = 0;
+	unsigned count = 0, list = 0;
 
-	for (; bucket < USER_SPACE_BUCKETS && count < SPACES_OF_A_LOOK; bucket++) {
-		struct user_process *process =
-			self->spaces.buckets[(self->next_bucket + bucket) % USER_SPACE_BUCKETS];
+	for (; list < USER_SPACE_LISTS && count < SPACES_OF_A_LOOK; list++) {
+		struct user_space *at =
+			self->spaces.lists[(self->next_list + list) % USER_SPACE_LISTS];
 
-		for (; process && count < SPACES_OF_A_LOOK; process = process->next)
-			for (unsigned i = 0; i < process->count && count < SPACES_OF_A_LOOK; i++) {
-				struct user_space *space = process->spaces[i];
-
-				space->looked_at = is_due(space, now);
-				if (space->looked_at)
-					due[count++] = space;
-				else if (!space->snapshot.trimmed &&
-					 clock > space->snapshot.taken_ns + TRIM_NS)
-					mapping_snapshot_trim(&space->snapshot);
-			}
+		for (; at && count < SPACES_OF_A_LOOK; at = at->next) {
+			at->looked_at = is_due(at, now);
+			if (at->looked_at)
+				due[count++] = at;
+			else if (!at->snapshot.trimmed && clock > at->snapshot.taken_ns + TRIM_NS)
+				mapping_snapshot_trim(&at->snapshot);
+		}
 	}
-	self->next_bucket = (self->next_bucket + bucket) % USER_SPACE_BUCKETS;
+	self->next_list = (self->next_list + list) % USER_SPACE_LISTS;
 	return count;
 }
 

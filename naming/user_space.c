@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM 64u /* processes that there is room for after a look */
+#define ROOM 64u /* for new ones after a look */
 #define TAKEN_AT_ONCE 1024u
 
 static void free_space(struct user_spaces *self, struct user_space *space)
@@ -18,66 +18,45 @@ static void free_space(struct user_spaces *self, struct user_space *space)
 	free(space);
 }
 
-/* The earliest `count` spaces of a process. */
-static void forget_spaces(struct user_spaces *self, struct user_process *process, unsigned count)
+static void forget(struct user_spaces *self, struct user_space **at)
 {
-	for (unsigned i = 0; i < count; i++)
-		free_space(self, process->spaces[i]);
-	process->count -= count;
-	memmove(process->spaces, process->spaces + count,
-		process->count * sizeof(process->spaces[0]));
+	struct user_space *space = *at;
+
+	*at = space->next;
+	free_space(self, space);
+	self->count--;
 	self->forgotten = true;
-}
-
-static void forget_process(struct user_spaces *self, struct user_process **at)
-{
-	struct user_process *process = *at;
-
-	*at = process->next;
-	forget_spaces(self, process, process->count);
-	free(process);
-	self->process_count--;
 }
 
 void user_spaces_deinit(struct user_spaces *self)
 {
-	for (unsigned i = 0; i < USER_SPACE_BUCKETS; i++)
-		while (self->buckets[i])
-			forget_process(self, &self->buckets[i]);
-}
-
-static void forget_oldest(struct user_spaces *self)
-{
-	struct user_process **oldest = NULL;
-
-	for (unsigned i = 0; i < USER_SPACE_BUCKETS; i++)
-		for (struct user_process **at = &self->buckets[i]; *at; at = &(*at)->next)
-			if (!oldest || (*at)->last_ns < (*oldest)->last_ns)
-				oldest = at;
-	if (oldest)
-		forget_process(self, oldest);
+	for (unsigned i = 0; i < USER_SPACE_LISTS; i++)
+		while (self->lists[i])
+			forget(self, &self->lists[i]);
 }
 
 void user_spaces_make_room(struct user_spaces *self)
 {
-	for (unsigned i = 0; i < ROOM && (self->process_count > USER_PROCESSES_MAX - ROOM ||
-					  self->address_count > USER_ADDRESSES_MAX / 8 * 7);
-	     i++)
-		forget_oldest(self);
-	for (unsigned i = 0; i < USER_SPACE_BUCKETS; i++)
-		for (struct user_process *process = self->buckets[i]; process;
-		     process = process->next)
-			if (process->count > USER_SPACES_MAX / 4 * 3)
-				forget_spaces(self, process, USER_SPACES_MAX / 2);
+	for (unsigned round = 0; round < ROOM && (self->count > USER_SPACES_MAX - ROOM ||
+						  self->address_count > USER_ADDRESSES_MAX / 8 * 7);
+	     round++) {
+		struct user_space **oldest = NULL;
+
+		for (unsigned i = 0; i < USER_SPACE_LISTS; i++)
+			for (struct user_space **at = &self->lists[i]; *at; at = &(*at)->next)
+				if (!oldest || (*at)->last_ns < (*oldest)->last_ns)
+					oldest = at;
+		forget(self, oldest);
+	}
 }
 
-struct user_process *user_spaces_process(const struct user_spaces *self, uint64_t id)
+struct user_space *user_spaces_current(const struct user_spaces *self, uint64_t process)
 {
-	struct user_process *process = self->buckets[id % USER_SPACE_BUCKETS];
+	struct user_space *space = self->lists[process % USER_SPACE_LISTS];
 
-	while (process && process->id != id)
-		process = process->next;
-	return process;
+	while (space && space->process != process)
+		space = space->next;
+	return space;
 }
 
 uint64_t user_spaces_root(const struct user_spaces *self, uint64_t root)
@@ -85,75 +64,50 @@ uint64_t user_spaces_root(const struct user_spaces *self, uint64_t root)
 	return root & USER_PAGE_TABLES & ~(self->isolated ? USER_ISOLATED_TABLES : 0);
 }
 
-static struct user_process *add_process(struct user_spaces *self, uint64_t id)
+struct user_space *user_spaces_add(struct user_spaces *self, struct user_space **at,
+				   uint64_t process, uint64_t root, uint64_t first_ns)
 {
-	struct user_process **bucket = &self->buckets[id % USER_SPACE_BUCKETS], *process;
+	struct user_space *space = self->count < USER_SPACES_MAX ? calloc(1, sizeof(*space)) : NULL;
+	bool current = true;
 
-	if (self->process_count == USER_PROCESSES_MAX)
-		return NULL;
-	process = calloc(1, sizeof(*process));
-	if (!process)
-		return NULL;
-	process->id = id;
-	process->next = *bucket;
-	*bucket = process;
-	self->process_count++;
-	return process;
-}
-
-struct user_space *user_spaces_add(struct user_spaces *self, struct user_process *process,
-				   unsigned at, uint64_t root, uint64_t first_ns)
-{
-	struct user_space *space;
-
-	if (process->count == USER_SPACES_MAX)
-		return NULL;
-	space = calloc(1, sizeof(*space));
 	if (!space)
 		return NULL;
-	space->process = process->id;
+	space->process = process;
 	space->number = ++self->next_number;
 	space->root = root;
 	space->first_ns = first_ns;
 	space->announce = self->forgotten;
-	for (unsigned i = 0; i < process->count; i++)
-		if (user_spaces_root(self, process->spaces[i]->root) ==
-		    user_spaces_root(self, root))
-			space->announce = true;
 	intern_init(&space->seen, sizeof(struct user_address), sizeof(struct user_address));
 	intern_init(&space->functions, sizeof(uint64_t), sizeof(uint64_t));
-	memmove(process->spaces + at + 1, process->spaces + at,
-		(process->count - at) * sizeof(process->spaces[0]));
-	process->spaces[at] = space;
-	process->count++;
-	if (at > 0)
-		process->spaces[at - 1]->current = false;
-	space->current = at + 1 == process->count;
+	space->next = *at;
+	*at = space;
+	self->count++;
+	for (struct user_space *other = *user_spaces_list(self, process); other;
+	     other = other->next) {
+		if (other->process != process)
+			continue;
+		other->current = current;
+		current = false;
+		if (other != space &&
+		    user_spaces_root(self, other->root) == user_spaces_root(self, root))
+			space->announce = true;
+	}
 	return space;
 }
 
-struct user_space *user_spaces_at(struct user_spaces *self, uint64_t id, uint64_t root,
+struct user_space *user_spaces_at(struct user_spaces *self, uint64_t process, uint64_t root,
 				  uint64_t time, bool *added)
 {
-	struct user_process *process = user_spaces_process(self, id);
-	struct user_space *before, *after;
-	unsigned at;
+	struct user_space **at = user_spaces_list(self, process), *before, *after = NULL;
 
-	if (!process)
-		process = add_process(self, id);
-	if (!process)
-		return NULL;
-	if (time > process->last_ns)
-		process->last_ns = time;
 	/* Nearly always the current one. */
-	at = process->count;
-	while (at > 0 && process->spaces[at - 1]->first_ns > time)
-		at--;
-	before = at > 0 ? process->spaces[at - 1] : NULL;
-	after = at < process->count ? process->spaces[at] : NULL;
-	if (process->renamed && !after) {
-		process->renamed = false;
-		if (before && before->first_ns < time)
+	for (; *at && ((*at)->process != process || (*at)->first_ns > time); at = &(*at)->next)
+		if ((*at)->process == process)
+			after = *at;
+	before = *at;
+	if (before && before->renamed && !after) {
+		before->renamed = false;
+		if (before->first_ns < time)
 			before = NULL;
 	}
 	if (before && user_spaces_root(self, before->root) == user_spaces_root(self, root))
@@ -166,7 +120,7 @@ struct user_space *user_spaces_at(struct user_spaces *self, uint64_t id, uint64_
 		return after;
 	}
 	*added = true;
-	return user_spaces_add(self, process, at, root, time);
+	return user_spaces_add(self, at, process, root, time);
 }
 
 void user_spaces_see(struct user_spaces *self, struct user_space *space, uint64_t address,

@@ -16,12 +16,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define USER_PROCESSES_MAX 8192u
-#define USER_SPACES_MAX 64u                 /* of a process */
+#define USER_SPACES_MAX 8192u
 #define USER_SPACE_ADDRESSES_MAX (1u << 16) /* sampled in one */
 #define USER_ADDRESSES_MAX (1u << 20)       /* in all */
 #define USER_FAILURES_MAX 3u
-#define USER_SPACE_BUCKETS 4096u
+#define USER_SPACE_LISTS 4096u
 #define USER_PAGE_TABLES UINT64_C(0x000ffffffffff000) /* of CR3; Intel SDM vol. 3, 4.5.2 */
 #define USER_ISOLATED_TABLES UINT64_C(0x1000) /* arch/x86/entry/calling.h: PTI_USER_PGTABLE_BIT */
 
@@ -59,6 +58,7 @@ struct user_space {
 	uint64_t last_ns;     /* (R) */
 	bool written;         /* (R) the trace has something with `first_ns` */
 	bool ambiguous;       /* (R) which program its samples are of is not known: no names */
+	bool renamed;         /* (R) its process has another name now */
 	bool announce;        /* (R) the trace is to say that it began */
 	bool looked_at;       /* (R) the learner is at it: what follows `current` is its own */
 	bool resampled;       /* (R) there are samples since the last look */
@@ -80,22 +80,15 @@ struct user_space {
 	uint64_t next_waiting_ns; /* the first of them is due */
 	uint16_t modules;         /* in the trace */
 	struct intern functions;  /* in the trace: u64, where they start */
+	struct user_space *next;  /* (R) of its list */
 	struct user_words words;  /* records for the reader */
 	struct user_words named;  /* addresses that a function was found for, likewise */
 };
 
-struct user_process {
-	uint64_t id;
-	uint64_t last_ns;
-	bool renamed; /* since its current space began */
-	unsigned count;
-	struct user_space *spaces[USER_SPACES_MAX]; /* by first_ns */
-	struct user_process *next;                  /* of its bucket */
-};
-
+/* Each list has the spaces of some processes, the latest of a process first. */
 struct user_spaces {
-	struct user_process *buckets[USER_SPACE_BUCKETS];
-	unsigned process_count;
+	struct user_space *lists[USER_SPACE_LISTS];
+	unsigned count;
 	size_t address_count;
 	uint64_t next_number;
 	bool forgotten; /* some were: what comes may have been there before */
@@ -105,8 +98,8 @@ struct user_spaces {
 /* Zeroed storage has none. */
 void user_spaces_deinit(struct user_spaces *self);
 
-/* NULL: there is none. */
-struct user_process *user_spaces_process(const struct user_spaces *self, uint64_t id);
+/* The current space of a process. NULL: it has none. */
+struct user_space *user_spaces_current(const struct user_spaces *self, uint64_t process);
 
 /* The root without the bit that isolation changes. */
 uint64_t user_spaces_root(const struct user_spaces *self, uint64_t root);
@@ -115,10 +108,16 @@ uint64_t user_spaces_root(const struct user_spaces *self, uint64_t root);
 struct user_space *user_spaces_at(struct user_spaces *self, uint64_t process, uint64_t root,
 				  uint64_t time, bool *added);
 
-/* A new space at place `at` of a process. `announce` is set if it could be taken for an earlier
- * one. NULL as above. */
-struct user_space *user_spaces_add(struct user_spaces *self, struct user_process *process,
-				   unsigned at, uint64_t root, uint64_t first_ns);
+/* A new space in front of one of its process's, or at the end of their list. `announce` is set if
+ * it could be taken for an earlier one. NULL as above. */
+struct user_space *user_spaces_add(struct user_spaces *self, struct user_space **at,
+				   uint64_t process, uint64_t root, uint64_t first_ns);
+
+/* The list of a process. */
+static inline struct user_space **user_spaces_list(struct user_spaces *self, uint64_t process)
+{
+	return &self->lists[process % USER_SPACE_LISTS];
+}
 
 /* An address of a sample. */
 void user_spaces_see(struct user_spaces *self, struct user_space *space, uint64_t address,

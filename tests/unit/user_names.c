@@ -452,7 +452,7 @@ Test(user_names, more_than_it_takes_is_left_out_and_costs_bounded_memory, .timeo
 	truth = one_frame();
 	/* A process for each sample; programs without end in one; addresses without end. A look
 	 * makes room. */
-	for (uint32_t i = 1; i < 5 * USER_PROCESSES_MAX; i++) {
+	for (uint32_t i = 1; i < 5 * USER_SPACES_MAX; i++) {
 		thread.pid = (int32_t)i + 100000;
 		thread.root = (uint64_t)i << 13;
 		see(&thread, now + i, i);
