@@ -52,8 +52,8 @@ static void tell_targets(struct code_copier *copier, uint64_t start, size_t size
 }
 
 static struct code_copied copy(struct code_copier *copier, const struct fxt_process_symbols *of,
-			       uint64_t read_at, uint64_t start, uint64_t size, uint64_t told_at,
-			       bool write)
+			       uint64_t read_at, uint64_t start, uint64_t size,
+			       uint64_t symbol_start, bool write)
 {
 	struct code_copied copied = {.hash = UINT64_C(0xcbf29ce484222325)};
 	uint64_t at = start, end = start + size;
@@ -63,7 +63,7 @@ static struct code_copied copy(struct code_copier *copier, const struct fxt_proc
 		struct fxt_code code = {
 			.of = *of,
 			.read_at = read_at,
-			.address = at - run - start + told_at,
+			.address = at - run - start + symbol_start,
 			.bytes = copier->bytes,
 			.size = (uint32_t)run,
 		};
@@ -74,18 +74,21 @@ static struct code_copied copy(struct code_copier *copier, const struct fxt_proc
 		copied.bytes += run;
 		copied.hash = hash_more(copied.hash, &code.address, sizeof(code.address));
 		copied.hash = hash_more(copied.hash, copier->bytes, run);
-		used = write ? fxt_code_encode(&code, copier->words,
-					       sizeof(copier->words) / sizeof(copier->words[0]))
-			     : 0;
-		if (write && !copier->write(copier->context, copier->words, used))
+		if (!write)
+			continue;
+		used = fxt_code_encode(&code, copier->words,
+				       sizeof(copier->words) / sizeof(copier->words[0]));
+		if (run > copier->written_max - copier->written ||
+		    !copier->write(copier->context, copier->words, used))
 			return (struct code_copied){0};
-		if (write && copier->target)
+		copier->written += run;
+		if (copier->target)
 			tell_targets(copier, at - run, run);
 	}
 }
 
 struct code_copied code_copy(struct code_copier *copier, const struct fxt_process_symbols *of,
-			     uint64_t read_at, uint64_t start, uint64_t size, uint64_t told_at,
+			     uint64_t read_at, uint64_t start, uint64_t size, uint64_t symbol_start,
 			     uint64_t known_hash)
 {
 	if (size > CODE_FUNCTION_BYTES_MAX)
@@ -93,10 +96,11 @@ struct code_copied code_copy(struct code_copier *copier, const struct fxt_proces
 	if (size > UINT64_MAX - start)
 		size = UINT64_MAX - start;
 	if (known_hash) {
-		struct code_copied now = copy(copier, of, read_at, start, size, told_at, false);
+		struct code_copied now =
+			copy(copier, of, read_at, start, size, symbol_start, false);
 
 		if (!now.bytes || now.hash == known_hash)
 			return now;
 	}
-	return copy(copier, of, read_at, start, size, told_at, true);
+	return copy(copier, of, read_at, start, size, symbol_start, true);
 }

@@ -61,8 +61,7 @@ const char *dsos_path(struct dsos *self, const struct linux_file *file);
 struct dso_user {
 	uint64_t mm;     /* 0: the process is gone */
 	uint64_t leader; /* a task of it; 0 likewise */
-	uint64_t process;
-	uint64_t space; /* the number of its address space */
+	uint64_t space;  /* the number of its address space */
 };
 
 enum dso_outlook {

@@ -37,7 +37,6 @@ struct leaf_code {
 	struct intern functions;
 	uint64_t unwanted; /* functions that had no room */
 	size_t windows;
-	uint64_t bytes;
 
 	const struct function *reading;
 	struct translation_cache translations;
@@ -62,11 +61,7 @@ static bool read_page(void *context, uint64_t address, void *buffer, size_t size
 static bool write_record(void *context, const uint64_t *words, size_t count)
 {
 	struct leaf_code *self = context;
-	uint64_t size = (count - FXT_CODE_OVERHEAD_WORDS) * sizeof(*words);
 
-	if (size > LEAF_CODE_BYTES_MAX - self->bytes)
-		return false;
-	self->bytes += size;
 	self->write(self->context, words, count);
 	return true;
 }
@@ -96,6 +91,7 @@ leaf_code_create(struct namer *namer, const struct guest_memory *memory,
 	self->context = context;
 	intern_init(&self->leaves, sizeof(uint64_t), sizeof(struct leaf));
 	intern_init(&self->functions, sizeof(uint64_t), sizeof(struct function));
+	self->copier.written_max = LEAF_CODE_BYTES_MAX;
 	self->copier.read = read_page;
 	self->copier.write = write_record;
 	self->copier.target = see_target;
@@ -272,5 +268,5 @@ void leaf_code_finish(struct leaf_code *self, struct code_totals *totals)
 		totals->functions += function->hash != 0;
 		totals->left_out += !function->hash;
 	}
-	totals->bytes = self->bytes;
+	totals->bytes = self->copier.written;
 }

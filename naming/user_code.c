@@ -34,14 +34,9 @@ static bool read_page(void *context, uint64_t address, void *buffer, size_t size
 
 static bool write_record(void *context, const uint64_t *words, size_t count)
 {
-	struct user_code *self = ((const struct user_code_source *)context)->code;
-	uint64_t size = (count - FXT_CODE_OVERHEAD_WORDS) * sizeof(*words);
+	struct user_code_source *source = context;
 
-	if (size > USER_CODE_BYTES_MAX - self->totals.bytes ||
-	    !user_words_add(&self->records, words, count))
-		return false;
-	self->totals.bytes += size;
-	return true;
+	return user_words_add(&source->code->records, words, count);
 }
 
 static void see_target(void *context, uint64_t address)
@@ -73,6 +68,8 @@ static void copy(struct user_code_source *source, uint64_t owner, uint64_t start
 	if (known->done || !user_words_add(&self->keys, &(uint64_t){number}, 1))
 		return;
 	known->done = true;
+	self->copier.written = self->totals.bytes;
+	self->copier.written_max = USER_CODE_BYTES_MAX;
 	self->copier.read = read_page;
 	self->copier.write = write_record;
 	self->copier.target = see_target;
@@ -81,6 +78,7 @@ static void copy(struct user_code_source *source, uint64_t owner, uint64_t start
 		self->totals.functions += function;
 	else
 		self->totals.left_out += function;
+	self->totals.bytes = self->copier.written;
 }
 
 void user_code_copy(struct user_code_source *source, const struct symbol *symbol)

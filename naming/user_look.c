@@ -16,14 +16,9 @@
 /* When to try again: a process that is not there with its page tables, an address without a mapping
  * or a name, and one whose file is being looked for. */
 #define NOT_FOUND_NS (200 * NS_PER_MILLISECOND)
+#define NOT_FOUND_TRIES 8u
 #define NO_NAME_NS NS_PER_SECOND
 #define AWAITED_NS (50 * NS_PER_MILLISECOND)
-
-/* What the walk over all tasks has found for a space. */
-struct finding {
-	struct user_identity identity;
-	uint64_t task;
-};
 
 struct user_look {
 	struct guest_programs programs;
@@ -33,7 +28,6 @@ struct user_look {
 	uint64_t now_ns;
 	size_t looks;
 	struct user_space *const *spaces;
-	struct finding *found;
 	size_t count;
 
 	/* The space that is being looked at. */
@@ -255,11 +249,16 @@ static void locate_addresses(struct user_look *self, bool exists, bool complete)
 			continue;
 		if (mapping && (exists || sampled->latest_ns <= until)) {
 			sampled->state = SAMPLED_LOCATED;
+			sampled->misses = 0;
 			mapping->sampled = true;
 		} else if (exists && complete) {
 			miss(self, sampled, DSO_LATER);
 		} else if (exists) {
 			sampled->next_ns = self->now_ns + NO_NAME_NS;
+		} else if (space->current && ++sampled->misses < NOT_FOUND_TRIES) {
+			sampled->next_ns = self->now_ns + NOT_FOUND_NS;
+		} else {
+			sampled->state = SAMPLED_DONE;
 		}
 	}
 }
@@ -320,47 +319,48 @@ static bool see_task(void *context, const struct linux_task *task)
 {
 	struct user_look *self = context;
 	for (size_t i = 0; i < self->count; i++) {
-		struct finding *found = &self->found[i];
+		struct user_space *space = self->spaces[i];
 
-		if (self->spaces[i]->process != (uint32_t)task->pid)
+		if (space->process != (uint32_t)task->pid)
 			continue;
 		if (task->tid == task->pid)
-			found->identity.start_time = task->start_time;
+			space->found.start_time = task->start_time;
 		/* The first thread may have ended before the others. */
-		if (task->mm && !found->identity.mm) {
-			found->identity.mm = task->mm;
-			found->identity.leader = task->leader;
-			found->task = task->address;
+		if (task->mm && !space->task) {
+			space->found.mm = task->mm;
+			space->found.leader = task->leader;
+			space->task = task->address;
 		}
 	}
 	return true;
 }
 
-/* Whether the task that was found has the page tables of the samples, and which program's it is. */
-static bool verify(const struct user_look *self, struct finding *found)
+/* Whether the task that was found has the page tables of the samples, and where its stack is. */
+static bool verify(const struct user_look *self, uint64_t *stack)
 {
 	const struct guest_programs *programs = &self->programs;
-	uint64_t root = self->space->root & USER_PAGE_TABLES, tables, mm;
-	struct address_space space;
+	const struct user_space *space = self->space;
+	uint64_t root = space->root & USER_PAGE_TABLES, tables, mm;
+	struct address_space found;
 
-	if (!found->identity.mm ||
+	if (!space->task ||
 	    guest_read_virtual(&programs->files.space, NULL, programs->memory,
-			       gva(found->task + programs->tasks.mm), &mm,
+			       gva(space->task + programs->tasks.mm), &mm,
 			       sizeof(mm)) != TRANSLATE_OK ||
-	    mm != found->identity.mm || !linux_mappings_space(&programs->mappings, mm, &space) ||
-	    !linux_mappings_stack(&programs->mappings, mm, &found->identity.stack))
+	    mm != space->found.mm || !linux_mappings_space(&programs->mappings, mm, &found) ||
+	    !linux_mappings_stack(&programs->mappings, mm, stack))
 		return false;
-	tables = space.root & USER_PAGE_TABLES;
+	tables = found.root & USER_PAGE_TABLES;
 	return root == tables ||
 	       (programs->tasks.isolated && root == (tables | USER_ISOLATED_TABLES));
 }
 
 /* Memory is read while the guest runs: the process may have become another meanwhile. */
-static bool is_still_there(const struct user_look *self, const struct finding *found)
+static bool is_still_there(const struct user_look *self)
 {
-	struct finding now = *found;
+	uint64_t stack;
 
-	return verify(self, &now) && now.identity.stack == found->identity.stack;
+	return verify(self, &stack) && stack == self->space->found.stack;
 }
 
 static bool is_same_program(const struct user_identity *a, const struct user_identity *b)
@@ -370,17 +370,17 @@ static bool is_same_program(const struct user_identity *a, const struct user_ide
 }
 
 /* The process of the space as it is now. False: it is not there, or nothing is known of it. */
-static bool look_at_process(struct user_look *self, struct finding *found, bool *complete)
+static bool look_at_process(struct user_look *self, bool *complete)
 {
 	struct user_space *space = self->space;
 	bool pending = false;
 
 	*complete = true;
-	if (!space->current || !verify(self, found))
+	if (!space->current || !verify(self, &space->found.stack))
 		return false;
-	self->user.mm = found->identity.mm;
-	self->user.leader = found->identity.leader;
-	if (space->identified && !is_same_program(&space->identity, &found->identity)) {
+	self->user.mm = space->found.mm;
+	self->user.leader = space->found.leader;
+	if (space->identified && !is_same_program(&space->identity, &space->found)) {
 		space->replaced = true;
 		return false;
 	}
@@ -392,47 +392,33 @@ static bool look_at_process(struct user_look *self, struct finding *found, bool 
 				    .complete;
 		/* A sample on other page tables meanwhile: this may be a third program, on those of
 		 * the first. */
-		if (space->replaced || !is_still_there(self, found) || !space->current)
+		if (space->replaced || !is_still_there(self) || !space->current)
 			return false;
 		self->snapshot.taken_ns = self->clock_ns;
 		mapping_snapshot_update(&space->snapshot, &self->snapshot);
 	}
-	space->identity = found->identity;
+	space->identity = space->found;
 	space->identified = true;
 	space->verified_ns = self->clock_ns;
-	space->failed = 0;
 	return true;
 }
 
-/* Addresses that are done with go. When the others are due. */
-static void keep_waiting(struct user_look *self, bool exists)
+/* Removes addresses that are done with. */
+static void keep_waiting(struct user_space *space)
 {
-	struct user_space *space = self->space;
-	bool failed = !exists && self->now_ns >= space->next_look_ns, pending = false;
 	size_t left = 0;
 
 	space->next_waiting_ns = UINT64_MAX;
 	for (size_t i = 0; i < space->waiting_count; i++) {
 		const struct sampled_address *sampled = &space->waiting[i];
 
-		if (sampled->state == SAMPLED_DONE ||
-		    (sampled->state == SAMPLED_PENDING && !space->current))
+		if (sampled->state == SAMPLED_DONE)
 			continue;
-		if (sampled->state == SAMPLED_PENDING && !exists)
-			pending = true;
-		else if (sampled->next_ns < space->next_waiting_ns)
+		if (sampled->next_ns < space->next_waiting_ns)
 			space->next_waiting_ns = sampled->next_ns;
 		space->waiting[left++] = *sampled;
 	}
 	space->waiting_count = left;
-	if (!pending)
-		return;
-	if (failed) {
-		space->failed++;
-		space->next_look_ns = self->now_ns + NOT_FOUND_NS;
-	}
-	if (space->failed < USER_FAILURES_MAX && space->next_look_ns < space->next_waiting_ns)
-		space->next_waiting_ns = space->next_look_ns;
 }
 
 static int compare_addresses(const void *left, const void *right)
@@ -442,19 +428,19 @@ static int compare_addresses(const void *left, const void *right)
 	return a->address < b->address ? -1 : a->address > b->address;
 }
 
-static void look_at_space(struct user_look *self, struct user_space *space, struct finding *found)
+static void look_at_space(struct user_look *self, struct user_space *space)
 {
 	struct address_space tables;
 	bool exists, complete;
 
 	self->space = space;
-	self->user = (struct dso_user){.process = space->process, .space = space->number};
+	self->user = (struct dso_user){.space = space->number};
 	self->tables = NULL;
 	self->address_space = (space->root & USER_PAGE_TABLES &
 			       ~(self->programs.tasks.isolated ? USER_ISOLATED_TABLES : 0)) |
 			      (self->programs.tasks.isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0);
 	qsort(space->waiting, space->waiting_count, sizeof(*space->waiting), compare_addresses);
-	exists = look_at_process(self, found, &complete);
+	exists = look_at_process(self, &complete);
 	self->snapshot.count = 0;
 	if (space->replaced)
 		return;
@@ -464,31 +450,27 @@ static void look_at_space(struct user_look *self, struct user_space *space, stru
 		self->tables = &tables;
 	locate_addresses(self, exists, complete);
 	name_located(self);
-	user_code_end(&self->code, !exists || is_still_there(self, found), &space->words);
-	keep_waiting(self, exists);
+	user_code_end(&self->code, !exists || is_still_there(self), &space->words);
+	keep_waiting(space);
 }
 
 void user_look_at(struct user_look *self, struct user_space *const *spaces, size_t count,
 		  uint64_t clock_ns, uint64_t now_ns)
 {
-	self->found = calloc(count, sizeof(*self->found));
-	if (!self->found)
-		return;
 	self->clock_ns = clock_ns;
 	self->now_ns = now_ns;
 	self->spaces = spaces;
 	self->count = count;
 	dsos_begin(&self->dsos, now_ns);
+	for (size_t i = 0; i < count; i++) {
+		spaces[i]->task = 0;
+		spaces[i]->found = (struct user_identity){0};
+	}
 	/* A list that changes meanwhile ends early: what was not found is looked for again. */
 	linux_task_walk(&self->programs.tasks, self->programs.memory, TASKS_MAX, see_task, self,
 			NULL);
 	/* Each time from another one on, so that none that is slow stands before the others. */
 	self->looks++;
-	for (size_t i = 0; i < count && (i == 0 || boot_ns() < self->dsos.deadline); i++) {
-		size_t at = (self->looks + i) % count;
-
-		look_at_space(self, spaces[at], &self->found[at]);
-	}
-	free(self->found);
-	self->found = NULL;
+	for (size_t i = 0; i < count && (i == 0 || boot_ns() < self->dsos.deadline); i++)
+		look_at_space(self, spaces[(self->looks + i) % count]);
 }

@@ -192,16 +192,12 @@ static void end_space(struct user_names *self, struct user_space *space, uint64_
 
 static bool is_due(struct user_space *space, uint64_t now)
 {
-	bool due = space->waiting_count && now >= space->next_waiting_ns;
+	bool due;
 
-	if (space->resampled)
-		space->failed = 0;
 	if (space->ambiguous || (!space->current && !space->snapshot.count))
 		return false;
-	if (now >= space->next_look_ns)
-		due = user_space_take(space) || due ||
-		      (space->resampled && space->current &&
-		       (space->identified || space->waiting_count));
+	due = user_space_take(space) || (space->waiting_count && now >= space->next_waiting_ns) ||
+	      (space->resampled && space->identified && space->current);
 	space->resampled = space->resampled && !due;
 	return due;
 }

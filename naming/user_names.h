@@ -30,7 +30,7 @@
  * had, without a sample of the program between and without a change of its name.
  *
  * Everything is bounded; what has no room is not named, and what was not sampled for longest makes
- * room. A process that is not found is looked for three times after a sample.
+ * room. A process that is not found is looked for eight times, 200 ms apart.
  */
 #ifndef NAMING_USER_NAMES_H
 #define NAMING_USER_NAMES_H

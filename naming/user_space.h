@@ -19,7 +19,6 @@
 #define USER_SPACES_MAX 8192u
 #define USER_SPACE_ADDRESSES_MAX (1u << 16) /* sampled in one */
 #define USER_ADDRESSES_MAX (1u << 20)       /* in all */
-#define USER_FAILURES_MAX 3u
 #define USER_SPACE_LISTS 4096u
 #define USER_PAGE_TABLES UINT64_C(0x000ffffffffff000) /* of CR3; Intel SDM vol. 3, 4.5.2 */
 #define USER_ISOLATED_TABLES UINT64_C(0x1000) /* arch/x86/entry/calling.h: PTI_USER_PGTABLE_BIT */
@@ -36,7 +35,7 @@ struct user_identity {
 /* An address as it was sampled: the key of `seen`. */
 struct user_address {
 	uint64_t address;
-	uint64_t leaf; /* 1: the program stood there; 0: it is the end of a call */
+	uint64_t leaf; /* 1: the instruction pointer; 0: the end of a call */
 };
 
 enum sampled_state { SAMPLED_PENDING, SAMPLED_LOCATED, SAMPLED_DONE };
@@ -65,12 +64,12 @@ struct user_space {
 	struct intern seen;   /* (R) struct user_address, in the order of arrival */
 	_Atomic bool current; /* (R) the last of its process */
 
-	size_t taken;    /* of `seen` */
-	unsigned failed; /* looks without success since the last sample */
-	uint64_t next_look_ns;
+	size_t taken;         /* of `seen` */
 	uint64_t ended_ns;    /* it was another program's afterwards; 0: not */
 	uint64_t verified_ns; /* the guest had it then */
 	bool identified;
+	uint64_t task; /* of this look: a task that has `mm`; 0: none */
+	struct user_identity found;
 	bool replaced; /* the last look found another program, or another file at a sampled place */
 	struct user_identity identity;
 	struct mapping_snapshot snapshot;

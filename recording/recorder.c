@@ -15,15 +15,15 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* How long the two threads sleep. Programs and modules come in crowds, some stay for milliseconds
- * only, and what is not known of them leaves holes in stacks and names: so, for a while after the
- * last one, more often. Where a wake-up takes a CPU from a vCPU that is dear (in the lab, a tenth
- * of a millisecond and more), hence not more often than that; the reader wakes the learner. */
+/* How long the two threads sleep. A new program or module is often followed by others, and some
+ * live for milliseconds only: for a while after the last one the threads sleep less. Not less than
+ * this: a wake-up that takes a CPU from a vCPU costs a tenth of a millisecond and more in the lab.
+ * The reader wakes the learner. */
 #define QUIET_MILLISECONDS 20
 #define READER_BUSY_MILLISECONDS 3
 #define LEARNER_BUSY_MILLISECONDS 10
 #define BUSY_NS (100 * NS_PER_MILLISECOND)
-/* At programs, at the end: each is bounded. */
+/* Looks at user programs at the end. */
 #define LAST_LOOKS 16
 /* For a copy of a file that is still being looked for. */
 #define LAST_PATIENCE_MILLISECONDS 2000
@@ -45,7 +45,7 @@ struct recorder {
 	struct record_watch watch;
 	struct guest_log log;
 	uint64_t *log_words; /* taken from the log */
-	uint64_t lost_told;
+	uint64_t lost_written;
 
 	struct trace_output output; /* its problem is the recorder's */
 
@@ -66,14 +66,15 @@ static void write_words(void *context, const uint64_t *words, size_t count)
 	trace_output_words(&recorder->output, words, count);
 }
 
-/* What was lost is told with the lines around it: a recorder that is killed has told it. */
+/* The count of lost lines is written with the lines around them, so that a recorder that is killed
+ * leaves it in the file. */
 static void write_log(struct recorder *recorder, struct guest_log_totals *totals)
 {
 	write_words(recorder, recorder->log_words,
 		    guest_log_take(&recorder->log, recorder->log_words, totals));
-	if (totals->lost == recorder->lost_told)
+	if (totals->lost == recorder->lost_written)
 		return;
-	recorder->lost_told = totals->lost;
+	recorder->lost_written = totals->lost;
 	trace_metadata_console(&recorder->output, totals);
 }
 

@@ -109,14 +109,14 @@ static void write_module(struct trace_output *output, const struct linux_guest *
 {
 	uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT];
 	unsigned size = linux_module_build_id(&view->module_layout, view->memory, module, build_id);
-	const struct fxt_module told = {.id = id,
-					.name = fxt_text(module->name),
-					.build_id = fxt_bytes((const char *)build_id, size)};
+	const struct fxt_module record = {.id = id,
+					  .name = fxt_text(module->name),
+					  .build_id = fxt_bytes((const char *)build_id, size)};
 	const struct fxt_mmap mapping = {
 		.module = id, .flags = 5, .start = range->start, .range = range->size};
 	uint64_t words[64];
 
-	trace_output_words(output, words, fxt_encode_module(&told, words, ARRAY_SIZE(words)));
+	trace_output_words(output, words, fxt_encode_module(&record, words, ARRAY_SIZE(words)));
 	trace_output_words(output, words, fxt_encode_mmap(&mapping, words, ARRAY_SIZE(words)));
 }
 
