@@ -29,7 +29,7 @@ struct machine_disk {
 
 struct machine_config {
 	const char *kvm_path;     /* NULL: /dev/kvm */
-	const char *kernel;       /* bzImage or ELF with a PVH note */
+	const char *kernel;       /* bzImage, ELF with a PVH note, or Multiboot */
 	const char *initrd;       /* NULL: none */
 	const char *command_line; /* passed on unchanged */
 	unsigned vcpus;           /* 1..MACHINE_VCPUS_MAX */

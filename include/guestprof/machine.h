@@ -1,4 +1,4 @@
-/* Boots a guest, so that there is something to sample: guestprof's own virtual machine monitor.
+/* Boots a guest to sample, under guestprof's own virtual machine monitor.
  *
  *     gp_machine_config_t config;
  *     gp_machine_config_init(&config);
@@ -10,15 +10,15 @@
  *     gp_sampler_stop(...); gp_sampler_read(...); gp_sampler_close(...);
  *     gp_machine_destroy(machine);
  *
- * Sampling may start before gp_machine_run(), and then sees the guest's first instruction, or
- * at any time while it runs, from another thread.
+ * Sampling that starts before gp_machine_run() sees the guest's first instruction. It may also
+ * start later, from another thread.
  *
- * Threads: one per vCPU and one for devices, made by gp_machine_start(). The functions here are for
- * one thread at a time, except where they say otherwise. Signals: a vCPU's thread takes SIGRTMIN+2
- * (a tick) and SIGUSR1 (its end), whose handlers are the library's: the program must not use them.
+ * Threads: gp_machine_start() makes one per vCPU and one for devices. Call the functions from one
+ * thread at a time, except where they say otherwise. Signals: a vCPU's thread takes SIGRTMIN+2
+ * (a tick) and SIGUSR1 (its end). Their handlers are the library's: the program must not use them.
  *
- * Errors: functions with `error_text` write one line for a person into it, cut to `error_size`
- * bytes with its zero, when they fail, and leave it alone otherwise. It may be NULL with 0.
+ * Errors: a function with `error_text` that fails writes one line for a person into it, cut to
+ * `error_size` bytes including the zero; on success the text is untouched. It may be NULL with 0.
  */
 #ifndef GUESTPROF_MACHINE_H
 #define GUESTPROF_MACHINE_H
@@ -36,10 +36,10 @@ extern "C" {
 
 typedef struct gp_machine gp_machine_t;
 
-/* The machine's threads give up what they do not need: capabilities, and by seccomp(2) all system
- * calls but a few. gp_machine_start() sets no_new_privs for its calling thread and for the process
- * a handler of SIGSYS and no core dumps, for good. A thread of the machine that makes another call
- * ends the process with exit code 86. The program's own threads are not confined. */
+/* The machine's threads give up their capabilities and, by seccomp(2), all system calls that they
+ * do not need. For that, gp_machine_start() sets no_new_privs for its calling thread, and for the
+ * process a handler of SIGSYS and no core dumps, for good. A thread of the machine that makes
+ * another call ends the process with exit code 86. The program's own threads are not confined. */
 #define GP_MACHINE_SANDBOX (UINT32_C(1) << 0)
 
 typedef struct gp_machine_disk {
@@ -47,28 +47,28 @@ typedef struct gp_machine_disk {
 	uint32_t read_only; /* 0 or 1 */
 } gp_machine_disk_t;
 
-/* Everything it points to is read by gp_machine_create() and not needed afterwards, but for the
- * descriptors and `console_line_context`. */
+/* gp_machine_create() reads everything that it points to. Only the descriptors and
+ * `console_line_context` are used afterwards. */
 typedef struct gp_machine_config {
-	size_t size;              /* sizeof(gp_machine_config_t): later versions add fields */
-	const char *kernel;       /* a bzImage or an ELF file with a PVH note */
-	const char *initrd;       /* NULL: none */
-	const char *command_line; /* for the kernel, passed on as it is; NULL: empty */
+	size_t size;        /* sizeof(gp_machine_config_t): later versions add fields */
+	const char *kernel; /* a bzImage, an ELF file with a PVH note, or Multiboot (version 1) */
+	const char *initrd; /* NULL: none */
+	const char *command_line; /* for the kernel, passed on unchanged; NULL: empty */
 	uint64_t memory_bytes;    /* a multiple of 4 KiB from 1 MiB */
 	uint32_t vcpus;           /* 1..64, or fewer where KVM allows fewer */
 	uint32_t flags;           /* GP_MACHINE_SANDBOX or 0 */
 	const gp_machine_disk_t *disks;
 	size_t disk_count; /* up to 15 */
-	/* The guest's serial console; -1: none. They stay the caller's, open until
-	 * gp_machine_destroy(). A terminal for input is in raw mode until then. */
+	/* The guest's serial console; -1: none. The caller keeps them open until
+	 * gp_machine_destroy(). An input terminal is in raw mode until then. */
 	int console_input_fd;
 	int console_output_fd;
-	/* A text of the console that ends the machine, 1..1024 bytes; NULL: none. */
+	/* A text on the console that ends the machine, 1..1024 bytes; NULL: none. */
 	const char *until;
-	/* NULL or called with each line of the console, which is the guest's and may hold
-	 * anything; `boot_ns` is the CLOCK_BOOTTIME of its first byte. The last one may lack its
-	 * end and comes from gp_machine_run(). On a thread of the machine: it should be quick,
-	 * and must not call this library, but for gp_machine_request_end(). */
+	/* Called with each line of the console, as `size` bytes from the guest, which may be
+	 * anything; NULL: not called. `boot_ns` is the CLOCK_BOOTTIME of the first byte. A last
+	 * line without its end comes from gp_machine_run(). Runs on a thread of the machine: it
+	 * should be quick, and may call nothing here but gp_machine_request_end(). */
 	void (*console_line)(void *context, uint64_t boot_ns, const char *text, size_t size);
 	void *console_line_context;
 	const char *kvm_path; /* NULL: /dev/kvm */

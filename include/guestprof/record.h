@@ -1,18 +1,17 @@
-/* What a program needs to walk the records of gp_sampler_read(): constants, no parser.
+/* Constants to walk the records of gp_sampler_read(). There is no parser.
  *
- * Everything is 64-bit little-endian words. A record begins with a header that holds its type and
- * size; who knows the size can step over any record. Samples are blob records of blob type
- * GP_BLOB_SAMPLE:
+ * Everything is 64-bit little-endian words. A record begins with a header that has its type and
+ * size, so any record can be skipped. Samples are blob records of blob type GP_BLOB_SAMPLE:
  *
  *     word 0   header
  *     word 1   flags, GP_SAMPLE_*
- *     then     one field per flag that is set, lowest bit first; a field is one word, but for
- *              the stack: a count, then that many program counters, leaf first
+ *     then     one field per flag that is set, lowest bit first. A field is one word, but the
+ *              stack is a count and that many program counters, leaf first
  *
  * So the stack of a sample with GP_SAMPLE_STACK begins at word
- * 2 + (number of bits set in flags & (GP_SAMPLE_STACK - 1)). docs/trace-format.md tells the rest.
- * Reads hold whole records only, so that a program may trust the sizes in them; the contents of a
- * stack are the guest's.
+ * 2 + (number of bits set in flags & (GP_SAMPLE_STACK - 1)). docs/trace-format.md has the rest.
+ * Reads hold whole records only, and their sizes can be trusted. The contents of a stack come from
+ * the guest. Source: Fuchsia's trace format and RFC-0274.
  */
 #ifndef GUESTPROF_RECORD_H
 #define GUESTPROF_RECORD_H
@@ -52,9 +51,9 @@ typedef enum gp_mode {
 	GP_MODE_UNKNOWN = 0,
 	GP_MODE_GUEST_USER = 1,
 	GP_MODE_GUEST_KERNEL = 2,
-	GP_MODE_HALTED = 3,      /* waited for an interrupt; not walked */
-	GP_MODE_IN_VMM = 4,      /* the host worked for it, at a device for example */
-	GP_MODE_NOT_STARTED = 5, /* waited for another vCPU to start it */
+	GP_MODE_HALTED = 3,      /* waits for an interrupt; no stack */
+	GP_MODE_IN_VMM = 4,      /* its VMM worked for it, at a device for example */
+	GP_MODE_NOT_STARTED = 5, /* waits for another vCPU to start it */
 } gp_mode_t;
 
 /* Why a stack has no further frame. */
@@ -64,8 +63,8 @@ typedef enum gp_stack_end {
 	GP_STACK_END_DEPTH = 2,       /* the session's limit */
 	GP_STACK_END_NOT_PRESENT = 3, /* a page is not mapped */
 	GP_STACK_END_BAD_POINTER = 4, /* unaligned, not canonical, or not increasing */
-	GP_STACK_END_OUTSIDE = 5,     /* no memory there */
-	GP_STACK_END_NO_RULE = 6,     /* no way known to unwind from there */
+	GP_STACK_END_OUTSIDE = 5,     /* an address where the guest has no memory */
+	GP_STACK_END_NO_RULE = 6,     /* no unwind rule for that place */
 	GP_STACK_END_NOT_WALKED = 7,  /* halted, not started, or the session stopped first */
 } gp_stack_end_t;
 

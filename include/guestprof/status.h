@@ -1,8 +1,8 @@
 /* Status values of the guestprof API.
  *
  * A call returns GP_OK (zero) or one of the negative values below. Names and numbers
- * are those of Zircon's zx_status_t (zircon/errors.h), because the sampler API keeps the
- * shape of Fuchsia's RFC-0274: who knows one can read the other.
+ * are those of Zircon's zx_status_t (zircon/errors.h), because the sampler API has the
+ * shape of Fuchsia's RFC-0274.
  */
 #ifndef GUESTPROF_STATUS_H
 #define GUESTPROF_STATUS_H
@@ -27,13 +27,13 @@ enum {
 	GP_ERR_OUT_OF_RANGE = -14,      /* a number is outside its range */
 	GP_ERR_BUFFER_TOO_SMALL = -15,  /* the given buffer cannot hold the result */
 	GP_ERR_BAD_STATE = -20,         /* not in this state: started twice, not started */
-	GP_ERR_TIMED_OUT = -21,         /* the time given was over first */
+	GP_ERR_TIMED_OUT = -21,         /* a time limit was over first */
 	GP_ERR_CANCELED = -23,          /* the user or a signal ended it */
 	GP_ERR_PEER_CLOSED = -24,       /* the other side is gone */
 	GP_ERR_NOT_FOUND = -25,         /* no such file, symbol, device */
 	GP_ERR_ALREADY_EXISTS = -26,    /* another exclusive session has this target */
-	GP_ERR_UNAVAILABLE = -28,       /* in use by somebody else just now */
-	GP_ERR_ACCESS_DENIED = -30,     /* the caller's rights do not suffice */
+	GP_ERR_UNAVAILABLE = -28,       /* in use by another process */
+	GP_ERR_ACCESS_DENIED = -30,     /* the caller lacks a right */
 	GP_ERR_IO = -40,                /* reading or writing failed */
 	GP_ERR_IO_DATA_INTEGRITY = -42, /* bytes that are not what they should be */
 	GP_ERR_IO_DATA_LOSS = -43,      /* something could not be written: disk full */
