@@ -78,7 +78,7 @@ gp_status_t source_lines_create(const struct source_options *options, const stru
 		if (!self->kernel.debug) {
 			source_lines_destroy(self);
 			return error_set(error, GP_ERR_NOT_FOUND,
-					 "%s is no ELF file with debug information",
+					 "%s is not an ELF file with debug information",
 					 options->vmlinux);
 		}
 	}

@@ -176,7 +176,7 @@ static gp_status_t check_it_goes_on(struct attached_vm *vm, struct error *error)
 		state = PROCESS_GOES_ON;
 	if (state == PROCESS_HELD)
 		return error_set(error, GP_ERR_BAD_STATE,
-				 "process %d is held by who traces it, process %d: attach when "
+				 "process %d is held by its tracer, process %d: attach when "
 				 "that lets it go on",
 				 (int)pid, (int)vm->process.tracer);
 	if (state != PROCESS_GOES_ON)

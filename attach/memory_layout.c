@@ -228,7 +228,7 @@ gp_status_t memory_layout_find(struct foreign_memory *memory, uint64_t hole,
 	if (!paged)
 		return error_set(error, GP_ERR_TIMED_OUT,
 				 "no vCPU of its guest uses page tables, without which its memory "
-				 "cannot be told from the VMM's; one that is still in its firmware "
+				 "cannot be found; one that is still in its firmware "
 				 "will soon");
 	for (unsigned i = 0; memory_layout_guess(memory, hole, i, &layout); i++) {
 		foreign_memory_set_layout(memory, &layout);

@@ -101,7 +101,7 @@ static void for_a_user(const char *proc, pid_t pid, const char *status, uint64_t
 			 "CAP_SYS_PTRACE");
 	else if (is_undumpable(proc, pid))
 		snprintf(text, size,
-			 "it lets nobody look into it (PR_SET_DUMPABLE), not even its user: be "
+			 "it is not dumpable (PR_SET_DUMPABLE), not even for its user: be "
 			 "root, or have CAP_SYS_PTRACE");
 	else
 		snprintf(text, size, "be its user, or root, or have CAP_SYS_PTRACE");

@@ -348,7 +348,7 @@ static void print_text(const struct report *report)
 
 static const char help[] =
 	"usage: guestprof doctor [--json | --quiet | --floor]\n"
-	"Tells what this machine can do, and what to do about the rest.\n"
+	"Says what this machine can do, and how to get the rest.\n"
 	"\n"
 	"  --json   the same for programs\n"
 	"  --quiet  nothing but the exit code\n"

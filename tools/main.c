@@ -14,15 +14,15 @@
 static const struct command commands[] = {
 	{"record", "boot a guest and profile it", command_record},
 	{"attach", "profile a virtual machine that is already running", command_attach},
-	{"ps", "the virtual machines of this host that can be attached to", command_ps},
+	{"ps", "list the virtual machines that can be attached to", command_ps},
 	{"top", "where the time goes, live in the terminal", command_top},
 	{"report", "where the time went, as text", command_report},
 	{"flamegraph", "where the time went, as one HTML file or an SVG", command_flamegraph},
 	{"timeline", "who ran on which vCPU when, as one HTML file", command_timeline},
 	{"annotate", "which instructions took the time of a function", command_annotate},
-	{"diff", "what takes another part of the time in a second trace", command_diff},
+	{"diff", "what takes more or less of the time in a second trace", command_diff},
 	{"export", "a trace in the format of another tool", command_export},
-	{"doctor", "what this machine can do, and what to do about the rest", command_doctor},
+	{"doctor", "what this machine can do, and how to get the rest", command_doctor},
 	{"lab", "run any command on real KVM on a machine that has none", command_lab},
 };
 
@@ -33,7 +33,8 @@ static void print_help(FILE *to)
 	      to);
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		fprintf(to, "  %-11s %s\n", commands[i].name, commands[i].summary);
-	fputs("\nguestprof COMMAND --help describes one; guestprof --version tells the version.\n",
+	fputs("\nguestprof COMMAND --help describes a command; guestprof --version prints the "
+	      "version.\n",
 	      to);
 }
 

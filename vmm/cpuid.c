@@ -20,11 +20,10 @@ gp_status_t cpuid_supported(int kvm_fd, struct cpuid_table *table, struct error 
 	memset(table, 0, sizeof(*table));
 	table->count = CPUID_ENTRIES_MAX;
 	if (ioctl(kvm_fd, KVM_GET_SUPPORTED_CPUID, table))
-		return error_set_errno(error, errno, "KVM does not tell its CPUID leaves");
+		return error_set_errno(error, errno, "cannot read KVM's CPUID leaves");
 	if (table->count > CPUID_ENTRIES_MAX)
-		return error_set(error, GP_ERR_INTERNAL,
-				 "KVM tells %u CPUID leaves, at most %d fit", table->count,
-				 CPUID_ENTRIES_MAX);
+		return error_set(error, GP_ERR_INTERNAL, "KVM has %u CPUID leaves, at most %d fit",
+				 table->count, CPUID_ENTRIES_MAX);
 	return GP_OK;
 }
 

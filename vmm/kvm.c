@@ -56,7 +56,7 @@ static gp_status_t check(const char *path, struct kvm *kvm, struct error *error)
 					 needed[i].name);
 	size = ioctl(kvm->fd, KVM_GET_VCPU_MMAP_SIZE, 0);
 	if (size < (int)sizeof(struct kvm_run))
-		return error_set_errno(error, errno, "KVM does not tell the size of its run page");
+		return error_set_errno(error, errno, "cannot read the size of KVM's run page");
 	kvm->run_size = (size_t)size;
 	kvm->vcpus_max = vcpus_max(kvm->fd);
 	sync = ioctl(kvm->fd, KVM_CHECK_EXTENSION, KVM_CAP_SYNC_REGS);

@@ -77,7 +77,7 @@ gp_status_t gp_machine_create(const gp_machine_config_t *config, gp_machine_t **
 	struct error error = {0};
 
 	if (!out) {
-		error_set(&error, GP_ERR_INVALID_ARGS, "nowhere to put the machine");
+		error_set(&error, GP_ERR_INVALID_ARGS, "`out` is NULL");
 		return tell(&error, error_text, error_size);
 	}
 	if (translate(config, &internal, &error))
@@ -103,7 +103,7 @@ gp_status_t gp_machine_start(gp_machine_t *machine, char *error_text, size_t err
 
 	if (!machine || machine->state != CREATED) {
 		error_set(&error, machine ? GP_ERR_BAD_STATE : GP_ERR_INVALID_ARGS,
-			  "a machine is started once");
+			  "a machine can be started once");
 		return tell(&error, error_text, error_size);
 	}
 	if (machine->sandbox)
@@ -147,7 +147,7 @@ gp_status_t gp_machine_run(gp_machine_t *machine, uint64_t limit_ns, gp_machine_
 
 	if (!machine || !end || machine->state != STARTED) {
 		error_set(&error, machine && end ? GP_ERR_BAD_STATE : GP_ERR_INVALID_ARGS,
-			  "a machine is run once, when it has been started");
+			  "a machine can be run once, after it was started");
 		return tell(&error, error_text, error_size);
 	}
 	machine->state = RUN;

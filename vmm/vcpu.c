@@ -151,7 +151,8 @@ gp_status_t vcpu_init(struct vcpu *vcpu, int vm_fd, unsigned index, size_t run_s
 		goto failed;
 	if (index == 0) {
 		if (ioctl(vcpu->fd, KVM_GET_SREGS, &sregs)) {
-			status = error_set_errno(error, errno, "KVM does not tell vCPU registers");
+			status = error_set_errno(error, errno,
+						 "cannot read a vCPU's registers from KVM");
 			goto failed;
 		}
 		set_boot_registers(state, &regs, &sregs);

@@ -296,7 +296,7 @@ static gp_status_t build(const struct elf_image *image, const struct eh_frame_by
 	if (builder->no_memory)
 		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for unwind rules");
 	else if (builder->row_count == 0)
-		status = error_set(error, GP_ERR_NOT_FOUND, "no unwind rules are at hand");
+		status = error_set(error, GP_ERR_NOT_FOUND, "no unwind rules can be read");
 	else if ((status = finish(builder, &table)) != GP_OK)
 		error_set(error, status, "no memory for unwind rules");
 	eh_frame_builder_deinit(builder);
@@ -316,7 +316,7 @@ static gp_status_t read_by_search(const struct file_source *source, const struct
 	gp_status_t status = search(source, image, &part, &start);
 
 	if (status != GP_OK)
-		return error_set(error, status, "no unwind rules are at hand");
+		return error_set(error, status, "no unwind rules can be read");
 	status = build(image, &part.view, start, NULL, out, error);
 	/* What was found may not be the first record: that one may lie in a page that is not there.
 	 */
@@ -339,7 +339,7 @@ static gp_status_t read_by_header(const struct file_source *source, const struct
 		return error_set(error, status, "no memory for unwind rules");
 	if (!elf_image_offset(image, header.frames, &offset)) {
 		part_deinit(&header.part);
-		return error_set(error, GP_ERR_NOT_FOUND, "no unwind rules are at hand");
+		return error_set(error, GP_ERR_NOT_FOUND, "no unwind rules can be read");
 	}
 	status = part_read(source, header.frames, offset, segment_end(image, offset, SECTION_LIMIT),
 			   &part);
@@ -351,7 +351,7 @@ static gp_status_t read_by_header(const struct file_source *source, const struct
 		status = build(image, &part.view, (size_t)(offset % EH_FRAME_PAGE), &header, out,
 			       error);
 	else
-		status = error_set(error, GP_ERR_NOT_FOUND, "no unwind rules are at hand");
+		status = error_set(error, GP_ERR_NOT_FOUND, "no unwind rules can be read");
 	part_deinit(&part);
 	part_deinit(&header.part);
 	return status;

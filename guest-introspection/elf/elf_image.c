@@ -121,7 +121,7 @@ static gp_status_t read_program_headers(const struct file_source *source, uint64
 	if (count > PROGRAM_HEADER_LIMIT)
 		count = PROGRAM_HEADER_LIMIT;
 	if (file_source_read(source, offset, bytes, (size_t)count * size) != (size_t)count * size)
-		return error_set(error, GP_ERR_NOT_FOUND, "program headers are not at hand");
+		return error_set(error, GP_ERR_NOT_FOUND, "the program headers cannot be read");
 	cursor = cursor_over(bytes, (size_t)count * size);
 	for (unsigned i = 0; i < count; i++) {
 		struct program_header header = take_program_header(&cursor, image->is_64);
@@ -169,7 +169,7 @@ gp_status_t elf_image_read(const struct file_source *source, struct elf_image *o
 	gp_status_t status;
 
 	if (size < sizeof(Elf32_Ehdr))
-		return error_set(error, GP_ERR_NOT_FOUND, "the first page is not at hand");
+		return error_set(error, GP_ERR_NOT_FOUND, "the first page cannot be read");
 	if (memcmp(bytes, ELFMAG, SELFMAG) != 0 || bytes[EI_DATA] != ELFDATA2LSB ||
 	    (bytes[EI_CLASS] != ELFCLASS64 && bytes[EI_CLASS] != ELFCLASS32))
 		return error_set(error, GP_ERR_NOT_SUPPORTED, "not an ELF file of x86");
@@ -188,7 +188,7 @@ gp_status_t elf_image_read(const struct file_source *source, struct elf_image *o
 	image.section_header_size = cursor_u16(&cursor);
 	image.section_headers.size = (uint64_t)cursor_u16(&cursor) * image.section_header_size;
 	if (cursor.failed)
-		return error_set(error, GP_ERR_NOT_FOUND, "the first page is not at hand");
+		return error_set(error, GP_ERR_NOT_FOUND, "the first page cannot be read");
 	if ((machine != EM_X86_64 && machine != EM_386) || (type != ET_EXEC && type != ET_DYN))
 		return error_set(error, GP_ERR_NOT_SUPPORTED,
 				 "an ELF file of machine %u, type %u: not a program of x86",

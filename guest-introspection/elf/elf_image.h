@@ -50,8 +50,8 @@ struct elf_image {
 };
 
 /* Reads headers and notes. `out` is untouched on failure: GP_ERR_NOT_FOUND (the first page or the
- * program headers are not at hand), GP_ERR_NOT_SUPPORTED (not ELF, another machine, not a program
- * or library), GP_ERR_IO_DATA_INTEGRITY (damaged). */
+ * the program headers cannot be read), GP_ERR_NOT_SUPPORTED (not ELF, another machine, not a
+ * program or library), GP_ERR_IO_DATA_INTEGRITY (damaged). */
 gp_status_t elf_image_read(const struct file_source *source, struct elf_image *out,
 			   struct error *error);
 

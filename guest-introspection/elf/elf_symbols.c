@@ -280,7 +280,7 @@ gp_status_t elf_symbols_read(const struct file_source *source, const struct elf_
 	if (status == GP_OK)
 		status = elf_plt_read(source, image, &dynamic, &reader.table, error);
 	if (status == GP_OK && reader.table.count == 0)
-		status = error_set(error, GP_ERR_NOT_FOUND, "no symbols are at hand");
+		status = error_set(error, GP_ERR_NOT_FOUND, "no symbols can be read");
 	if (status != GP_OK) {
 		symbol_table_deinit(&reader.table);
 		return status;

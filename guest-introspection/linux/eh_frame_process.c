@@ -378,7 +378,7 @@ gp_status_t eh_frame_process_create(struct eh_frame_files *files,
 	if (process->counts.with_rules == 0) {
 		eh_frame_process_destroy(files, process);
 		return error_set(error, walk.awaited ? GP_ERR_UNAVAILABLE : GP_ERR_NOT_FOUND,
-				 "no unwind rules of the program are at hand");
+				 "no unwind rules of the program can be read");
 	}
 	eh_frame_source_init(&process->source, process->mappings, process->counts.with_rules);
 	process->program = (struct unwind_program){

@@ -129,7 +129,7 @@ gp_status_t linux_mappings_init(const struct linux_files *files, const struct sy
 	    (mappings.mm_list == LINUX_MEMBER_MISSING ||
 	     mappings.area_next == LINUX_MEMBER_MISSING))
 		return error_set(error, GP_ERR_NOT_SUPPORTED,
-				 "this kernel keeps its mappings in no known way");
+				 "this kernel has an unknown form of mappings");
 	/* Before 6.2 the name was in a union with the links of a file's tree of mappings. */
 	if (btf_find_member(btf, "vm_area_struct", "shared", &shared))
 		mappings.name_shares_tree = mappings.area_name >= shared.offset &&

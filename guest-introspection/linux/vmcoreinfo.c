@@ -51,8 +51,8 @@ gp_status_t vmcoreinfo_parse(const char *text, size_t size, struct vmcoreinfo *o
 		return error_set(error, GP_ERR_NOT_FOUND, "no VMCOREINFO in %zu bytes", size);
 	for (size_t i = 0; i < size; i++)
 		if (text[i] != '\n' && (text[i] < 0x20 || text[i] == 0x7f))
-			return error_set(error, GP_ERR_NOT_FOUND, "VMCOREINFO is no text: byte %zu",
-					 i);
+			return error_set(error, GP_ERR_NOT_FOUND,
+					 "VMCOREINFO is not text: byte %zu", i);
 	memcpy(info.text, text, size);
 	read_build_id(&info);
 	*out = info;

@@ -128,7 +128,7 @@ Test(attach_states, a_vmm_that_a_debugger_holds_is_refused_with_the_debugger)
 	}
 	for (int i = 0; i < 5000 && process_state("/proc", foreign.pid) != PROCESS_HELD; i++)
 		sleep_ns(MILLISECOND);
-	snprintf(wanted, sizeof(wanted), "held by who traces it, process %d", (int)debugger);
+	snprintf(wanted, sizeof(wanted), "held by its tracer, process %d", (int)debugger);
 	refused(&foreign, GP_ERR_BAD_STATE, wanted);
 	kill(debugger, SIGKILL);
 	waitpid(debugger, &status, 0);

@@ -100,7 +100,7 @@ Test(top, shows_a_guest_that_runs, TIMEOUT)
 	pty_wait_for(&pty, "guest started");
 	pty_keys(&pty, "q");
 	cr_assert_eq(pty_end(&pty), 0);
-	cr_assert(pty_shows(&pty, "the trace was not kept"));
+	cr_assert(pty_shows(&pty, "the trace was not saved"));
 	end();
 }
 
@@ -299,7 +299,7 @@ Test(top, shows_a_machine_that_another_process_runs_and_leaves_it_running, TIMEO
 		pty_wait_for_row(&pty, "vCPU 0", "kernel");
 		pty_keys(&pty, "q");
 		cr_assert_eq(pty_end(&pty), 0);
-		cr_assert(pty_shows(&pty, "the trace was not kept"));
+		cr_assert(pty_shows(&pty, "the trace was not saved"));
 		/* As before: nobody is attached, and the guest gets on. */
 		cr_assert_eq(waitpid(pid, &status, WNOHANG), 0, "the VMM has ended");
 		wait_for_growth(trace_size());

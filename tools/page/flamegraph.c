@@ -24,7 +24,7 @@ static const char help[] =
 	"      --idle         with --svg: also vCPUs that were halted or not started\n"
 	"  -h, --help\n"
 	"\n" FILTER_HELP "\n"
-	"In the page: click or Enter zooms, / searches, the back button takes back, ?\n"
+	"In the page: click or Enter zooms, / searches, the back button goes back, ?\n"
 	"lists all keys.\n"
 	"Exit codes: 0 written, 1 a trace cannot be read or OUT not written, 2 bad\n"
 	"command line.\n"

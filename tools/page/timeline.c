@@ -17,7 +17,7 @@ static const char help[] =
 	"  -h, --help\n"
 	"\n" FILTER_HELP "\n"
 	"In the page: drag over the lanes to zoom to a range; + - and the arrow keys do\n"
-	"it without a mouse; the back button takes back, ? lists all keys.\n"
+	"it without a mouse; the back button goes back, ? lists all keys.\n"
 	"Exit codes: 0 written, 1 the trace cannot be read or OUT not written, 2 bad\n"
 	"command line.\n"
 	"\n"

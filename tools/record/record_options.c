@@ -34,7 +34,7 @@ static const char help[] =
 	"\n"
 	"      --json              a summary as one line of JSON on standard output at\n"
 	"                          the end\n"
-	"      --no-sandbox        do not confine this process (loud)\n"
+	"      --no-sandbox        do not confine this process\n"
 	"  -h, --help\n"
 	"\n"
 	"Exit codes: 0 powered off, 10 reset, 11 triple fault, 12 --until seen,\n"

@@ -33,7 +33,7 @@ static void print_where(const struct recorder_summary *summary, int trace_fd)
 		trace_close(&trace);
 	}
 	if (error.status)
-		fprintf(stderr, "  where the time went could not be told: %s\n", error.text);
+		fprintf(stderr, "  cannot say where the time went: %s\n", error.text);
 	munmap(bytes, size);
 }
 

@@ -141,7 +141,7 @@ static void print_instruction(const struct annotate *annotate, FILE *to,
 	if (line->target)
 		print_target(to, line);
 	if (line->is_moved)
-		fputs("  (sampled inside: it was other code then)", to);
+		fputs("  (sampled inside: the code was different then)", to);
 	putc('\n', to);
 }
 
@@ -329,10 +329,10 @@ static void print_notes(const struct annotate *annotate, FILE *to,
 		return;
 	}
 	if (function->is_region)
-		fputs("# no functions are known in it; its code from samples on\n", to);
+		fputs("# it has no known functions; its code, from the samples on\n", to);
 	if (listing->changed)
 		fprintf(to,
-			"# the guest changed this code while it was recorded; as it was at %.3f "
+			"# the guest changed this code while it was recorded; shown as of %.3f "
 			"s\n",
 			listing->read_at_ns > first_ns
 				? (double)(listing->read_at_ns - first_ns) / 1e9

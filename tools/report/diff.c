@@ -1,4 +1,4 @@
-/* guestprof diff: what takes another part of the time in a second trace. */
+/* guestprof diff: what takes more or less of the time in a second trace. */
 #include "tools/report/diff.h"
 
 #include "tools/command.h"
@@ -20,7 +20,7 @@ static const char program[] = "guestprof diff";
 
 static const char help[] =
 	"usage: guestprof diff [OPTIONS] BEFORE AFTER\n"
-	"Shows which functions take another part of the time in the trace AFTER than in\n"
+	"Shows which functions take more or less of the time in the trace AFTER than in\n"
 	"BEFORE. Differences that sampling explains are left out.\n"
 	"\n"
 	"      --time            compare times, not shares: for two runs of the same\n"

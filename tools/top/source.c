@@ -180,7 +180,8 @@ static gp_status_t open_memory(struct top_source *source, char *path, size_t siz
 	source->in_memory = true;
 	source->trace_fd = memfd_create("guestprof trace", MFD_CLOEXEC);
 	if (source->trace_fd < 0)
-		return error_set_errno(error, errno, "no memory for a trace; -o FILE keeps it");
+		return error_set_errno(error, errno,
+				       "no memory for a trace; -o FILE writes it to disk");
 	snprintf(path, size, "/proc/self/fd/%d", source->trace_fd);
 	return GP_OK;
 }

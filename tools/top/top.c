@@ -33,8 +33,8 @@ static const char help[] =
 	"attach does, or shows a trace that is being written, or the end of a whole one.\n"
 	"Its own options come first.\n"
 	"\n"
-	"      --window SECONDS    how far back it looks (default: 5)\n"
-	"      --interval SECONDS  between two pictures (default: 1)\n"
+	"      --window SECONDS    length of the window (default: 5)\n"
+	"      --interval SECONDS  between two updates (default: 1)\n"
 	"      --pid LIST          only these processes, such as 1,40-49\n"
 	"      --comm TEXT         only processes and threads with TEXT in their names\n"
 	"  -h, --help\n"
@@ -224,7 +224,7 @@ static int run(struct top_source *source, const struct top_options *options, con
 	if (state.is_recording && (kept || top_is_failure(recorded)))
 		print_lines(&state.messages);
 	else if (state.is_recording)
-		fputs("guestprof top: the trace was not kept; with -o FILE it is\n", stderr);
+		fputs("guestprof top: the trace was not saved; -o FILE saves it\n", stderr);
 	if (code)
 		return code;
 	if (top_is_failure(recorded))

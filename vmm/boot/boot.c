@@ -169,7 +169,7 @@ static gp_status_t load_kernel(const struct kernel_image *kernel, const struct g
 				     segment->file_size))
 			return error_set(
 				error, GP_ERR_NO_MEMORY,
-				"the kernel does not fit the guest's memory; give more with "
+				"the kernel does not fit into the guest's memory; give more with "
 				"-m");
 	}
 	return GP_OK;
@@ -182,7 +182,7 @@ static gp_status_t load_initrd(const struct boot_files *files, const struct gues
 	uint64_t done = 0;
 
 	if (!host)
-		return error_set(error, GP_ERR_NO_MEMORY, "the initrd does not fit the guest");
+		return error_set(error, GP_ERR_NO_MEMORY, "the initrd does not fit into the guest");
 	while (done < files->initrd_size) {
 		ssize_t got = pread(files->initrd_fd, host + done, files->initrd_size - done,
 				    (off_t)done);
