@@ -1,6 +1,6 @@
 #!/bin/busybox sh
 # shellcheck shell=dash
-# The first program of the demo's guest. What it does is said on the kernel's command line:
+# The first program of the demo's guest. The kernel's command line says what it does:
 #
 #   guestprof.cmd=demo       run the workload on every CPU, then power off (the default)
 #   guestprof.cmd=poweroff   power off at once

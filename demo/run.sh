@@ -27,11 +27,11 @@ run=$guestprof
 case $("$guestprof" doctor --floor) in
 native) ;;
 emulated)
-	echo "demo: /dev/kvm here emulates guests in software, so this goes through the lab" >&2
+	echo "demo: /dev/kvm here emulates guests in software, so this runs in the lab" >&2
 	run="$guestprof lab"
 	;;
 *)
-	echo "demo: there is no usable /dev/kvm here, so this goes through the lab" >&2
+	echo "demo: there is no usable /dev/kvm here, so this runs in the lab" >&2
 	run="$guestprof lab"
 	;;
 esac
@@ -50,8 +50,8 @@ record
 # The lab may lock up (docs/design/lab.md), or a guest in it hang until the time is over.
 case $run,$code in
 "$guestprof lab",14 | "$guestprof lab",125)
-	echo "demo: it ended with exit code $code, as happens in the lab now and then" \
-		"(docs/design/lab.md): once more" >&2
+	echo "demo: it ended with exit code $code, as labs sometimes do" \
+		"(docs/design/lab.md): trying once more" >&2
 	record
 	;;
 esac

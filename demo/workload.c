@@ -8,13 +8,11 @@
  *	   └─ ask_kernel          a few system calls in every hundred rounds
  *
  * One round of hash, sort or walk takes the same number of iterations of the same inner loop
- * (churn), so that the shares follow from the counts alone and not from how fast a CPU is. Only a
- * host that is busy with others, and slow just in sort, changes them. So besides a line when it
- * begins and one when it ends it says what they took by the guest's own clock:
+ * (churn), so that the shares follow from the counts alone and not from the speed of the CPU. Only a
+ * busy host can change them, by being slow during sort for instance. So the workload prints its own
+ * timings, in CPU time by the guest's clock, after every 20 hundreds and at the end:
  *
  *	workload: hash 594031 sort 169912 walk 84870 us
- *
- * of CPU time since the line before, after every 20 hundreds and at the end.
  *
  *	workload [HUNDREDS]
  */

@@ -52,13 +52,13 @@ if command -v objdump >/dev/null; then
 		"$work/out" | sed 's/\(push\|sub\|mov\|ret\)[qlb]$/\1/' >"$work/have"
 	sed 's/\(push\|sub\|mov\|ret\)[qlb]$/\1/' "$work/want" >"$work/want2"
 	if [ -s "$work/have" ] && cmp -s "$work/have" "$work/want2"; then
-		pass "the code is that of the guest's file, instruction by instruction"
+		pass "the code equals the guest's file, instruction by instruction"
 	else
 		diff "$work/want2" "$work/have" >"$work/err"
-		fail "the code is that of the guest's file, instruction by instruction"
+		fail "the code equals the guest's file, instruction by instruction"
 	fi
 else
-	skip "the code is that of the guest's file" "no objdump"
+	skip "the code equals the guest's file" "no objdump"
 fi
 
 annotate --json leaf_70 "$trace"
@@ -77,9 +77,9 @@ fi
 # Functions that call others take little time themselves.
 annotate --all --hottest 0 "$trace"
 if [ "$code" = 0 ] && ! grep -q ' call' "$work/out"; then
-	skip "calls have the names of functions" "no sample stopped in a function that calls another"
+	skip "calls show the names of functions" "no sample stopped in a function that calls another"
 else
-	check "calls have the names of functions" -n "$(grep -E 'call.*# [a-z_0-9]+$' "$work/out")"
+	check "calls show the names of functions" -n "$(grep -E 'call.*# [a-z_0-9]+$' "$work/out")"
 fi
 
 annotate --intel leaf_70 "$trace"
@@ -98,15 +98,15 @@ fi
 
 annotate --vmlinux "$0" "$trace"
 if [ "$code" = 1 ] && [ "$(wc -l <"$work/err")" = 1 ] && [ ! -s "$work/out" ]; then
-	pass "a --vmlinux that is none is told in one line"
+	pass "a --vmlinux that is not an ELF file is reported in one line"
 else
-	fail "a --vmlinux that is none is told in one line"
+	fail "a --vmlinux that is not an ELF file is reported in one line"
 fi
 annotate no_such_function "$trace"
 if [ "$code" = 1 ] && grep -q "no_such_function" "$work/err" && [ ! -s "$work/out" ]; then
-	pass "a function without samples is told in one line"
+	pass "a function without samples is reported in one line"
 else
-	fail "a function without samples is told in one line"
+	fail "a function without samples is reported in one line"
 fi
 annotate --hottest x "$trace"
 [ "$code" = 2 ] && pass "a bad number: exit code 2" || fail "a bad number: exit code 2"

@@ -147,7 +147,7 @@ else
 	fail "a daemon that hangs: exit code $code"
 fi
 attach "no-such-$name"
-refused "libvirt does not answer within 10 seconds" "a daemon that hangs is told"
+refused "libvirt does not answer within 10 seconds" "a daemon that hangs is reported"
 kill -CONT "$daemon"
 
 virsh suspend "$name"
@@ -167,9 +167,9 @@ attach "$name"
 refused "2 virtual machines are called '$name'" "a name that two have"
 attach "$uuid"
 if [ "$code" = 13 ]; then
-	pass "of two with one name the UUID tells which"
+	pass "of two machines with one name the UUID selects one"
 else
-	fail "of two with one name the UUID: exit code $code"
+	fail "of two machines with one name the UUID: exit code $code"
 fi
 kill -9 "$qemu"
 while kill -0 "$qemu" 2>/dev/null; do sleep 0.1; done

@@ -169,9 +169,9 @@ wait "$profiler"
 code=$?
 if [ "$code" = 13 ] && reported && grep -q 'is paused' "$work/err" &&
 	grep -q 'runs again' "$work/err"; then
-	pass "a machine that is paused and goes on is told"
+	pass "a machine that is paused and resumed is reported"
 else
-	fail "a machine that is paused and goes on: exit code $code"
+	fail "a machine that is paused and resumed: exit code $code"
 fi
 
 machine -M q35 -m 64M -smp 1,maxcpus=2,sockets=2,cores=1,threads=1 -append "run=tree rounds=0"
@@ -180,9 +180,9 @@ echo "device_add host-x86_64-cpu,id=second,socket-id=1,core-id=0,thread-id=0" >&
 wait "$profiler"
 code=$?
 if [ "$code" = 13 ] && reported && grep -q '1 vCPU(s) were added' "$work/err"; then
-	pass "a vCPU that is added is told"
+	pass "an added vCPU is reported"
 else
-	fail "a vCPU that is added: exit code $code"
+	fail "an added vCPU: exit code $code"
 fi
 
 # meanwhile CODE NAME COMMAND...: what happens while it samples
@@ -223,14 +223,14 @@ quit_qemu
 
 attach --duration 1 "no-such-machine-$$"
 if [ "$code" = 21 ] && grep -q 'no virtual machine is called' "$work/err"; then
-	pass "a name that nobody has"
+	pass "an unknown name"
 else
-	fail "a name that nobody has: exit code $code"
+	fail "an unknown name: exit code $code"
 fi
 attach --duration 1 $$
 if [ "$code" = 21 ] && grep -q 'runs no KVM virtual machine' "$work/err"; then
-	pass "a process that is no VMM"
+	pass "a process that is not a VMM"
 else
-	fail "a process that is no VMM: exit code $code"
+	fail "a process that is not a VMM: exit code $code"
 fi
 echo "1..$count"

@@ -33,7 +33,7 @@ block yaml >"$work/job.yaml"
 check "the document has the script" grep -q '^guestprof .*record' "$work/boot-profile.sh"
 check "the job runs the script" grep -q 'run: sh ci/boot-profile.sh' "$work/job.yaml"
 if command -v shellcheck >/dev/null; then
-	check "shellcheck has nothing to say about it" shellcheck -S warning "$work/boot-profile.sh"
+	check "shellcheck accepts it" shellcheck -S warning "$work/boot-profile.sh"
 fi
 # Variables of the job that the script knows, and what it leaves that the job keeps.
 for word in KERNEL INITRD UNTIL UPDATE baseline.fxt boot.fxt console.log difference.html; do
@@ -86,9 +86,9 @@ check "the baseline stays the good one" cmp -s baseline.fxt first.fxt
 run APPEND="rounds=$nested run=nested" COMPARE="--tree"
 check "the same by call paths" [ "$code" = 3 ]
 run APPEND="rounds=$((tree * 2))"
-check "twice the work is no other share" [ "$code" = 0 ]
+check "twice the work has the same share" [ "$code" = 0 ]
 run APPEND="rounds=0" UNTIL="guest started" BASELINE=none.fxt UPDATE=yes
-check "the text of UNTIL is a good end" [ "$code $(ls none.fxt)" = "0 none.fxt" ]
+check "the text of UNTIL ends the boot with success" [ "$code $(ls none.fxt)" = "0 none.fxt" ]
 run APPEND="end=halt" TIMEOUT=1
 check "a guest that hangs: exit code 1" [ "$code" = 1 ]
 check "with the end of its console" grep -q 'guest started' out

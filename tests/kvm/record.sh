@@ -212,7 +212,7 @@ if mount -t tmpfs -o size=64k none "$work/full" 2>/dev/null; then
 		-o "$work/full/t.fxt" >"$work/out" 2>"$work/err" </dev/null || code=$?
 	if [ "$code" = 13 ] && grep -q 'ends early' "$work/err" &&
 		"$guestprof" report "$work/full/t.fxt" 2>>"$work/err" | grep -q '^# ticks: *[1-9]'; then
-		pass "a full disk is told and the trace can be read up to the cut"
+		pass "a full disk is reported, and the trace can be read up to the cut"
 	else
 		fail "a full disk: exit code $code"
 	fi
@@ -227,7 +227,7 @@ timeout 60 "$guestprof" record -m 16M -k "$guest" -p "rounds=5" --json -o "$trac
 	<&- >&- 2>"$work/err" || code=$?
 if [ "$code" = 1 ] && grep -q '^guestprof: cannot write standard output: Bad file' "$work/err" &&
 	"$guestprof" report "$trace" >"$work/report" 2>&1 && ! grep -q INCOMPLETE "$work/report"; then
-	pass "closed standard input and output: told, and the trace is whole"
+	pass "closed standard input and output: reported, and the trace is complete"
 else
 	fail "closed standard input and output: exit code $code"
 fi

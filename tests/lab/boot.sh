@@ -200,7 +200,7 @@ disk_results() {
 		"5860 sectors, read-only 1, $input  -" "$1"
 	is "$2: a disk is written exactly" \
 		"$(head -c 3000320 "$work/$3" | sha256sum | cut -d ' ' -f 1)" "$input" "$1"
-	is "$2: and only where it was told to" \
+	is "$2: and only at the place that was asked for" \
 		"$(tail -c +3000321 "$work/$3" | tr -d '\0' | wc -c)" 0 "$1"
 	holds "$2: the guest saw no error" "$1" text "disks: copied"
 	holds "$2: a read-only disk refuses to be written" "$1" text "disks: vda refuses to be written"

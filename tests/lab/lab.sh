@@ -95,7 +95,7 @@ loopback 0x9
 nodes yes
 argument one two|$$
 cpus 3 1-3"
-is "files below the current directory land" "$(cat new/deep/file)" landed
+is "files below the current directory arrive on the host" "$(cat new/deep/file)" landed
 is "and are removed" "$([ -e present ] || echo removed)" removed
 is "files elsewhere do not land" \
 	"$(ls "/tmp/guestprof-lab-test.$$" /etc/guestprof-lab-test 2>/dev/null)" ""

@@ -171,7 +171,7 @@ for name in $names; do
 	is "$name: the trace is whole" "$(word $name complete) $(word $name bad_records)" "1 0" $name
 	is "$name: ticks = stacks + partials + dropped" "$(word $name claimed_ticks)" \
 		"$(($(word $name stacks) + $(word $name partials) + $(word $name dropped)))" $name
-	is "$name: what the trace claims is what it holds" \
+	is "$name: the trace's totals equal its records" \
 		"$(word $name claimed_stacks) $(word $name claimed_partials) $(word $name claimed_dropped)" \
 		"$(word $name stacks) $(word $name partials) $(word $name dropped)" $name
 	is "$name: partial samples are completed" "$(word $name told)" \
@@ -200,10 +200,10 @@ for name in $names; do
 		"# guest:    Linux version $(cat "$parts/kernels/$name/version") "
 	is "$name: with KASLR, every kernel symbol is one of the kernel's own list" \
 		"$(own_names $name)" "many 0" $name
-	is "$name: symbols of modules are those of the modules that are there" \
+	is "$name: symbols of modules belong to loaded modules" \
 		"$(module_names $name)" "many 0" $name
 	"$guestprof" report -n 0 "$work/$name.fxt" | sed "s|$work/||" >"$work/$name.again"
-	is "$name: the report outside is the report inside" \
+	is "$name: the report on the host equals the report in the lab" \
 		"$(cmp "$work/$name.again" "$work/$name.report" 2>&1)" "" $name
 	is "$name: the workload's shares" "$(shares $name)" "as measured" $name
 	case $name in
@@ -242,7 +242,7 @@ else
 fi
 
 "$guestprof" report "$work/killed.fxt" >"$work/killed.report" 2>&1
-is "what is left of a recording that was killed can be read" $? 0 killed
+is "the trace of a killed recording can be read" $? 0 killed
 holds "and says that its end is missing" killed report "# INCOMPLETE"
 at_least "with the samples until then" "$(word killed stacks)" 100 killed
 at_least "and names" "$("$inspect" "$work/killed.fxt" symbols | wc -l)" 20 killed

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The command lines of guestprof attach and ps, as TAP: what is wrong is told in one line that names it, with
+# The command lines of guestprof attach and ps, as TAP: what is wrong is reported in one line that names it, with
 # exit code 2, and nothing is attached to.
 set -u
 guestprof=${GUESTPROF:-build/guestprof}

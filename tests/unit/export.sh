@@ -443,7 +443,7 @@ ln -s new link
 export_to json link
 result "a link stays one" [ -L link ]
 head -c 9000 tasks.fxt >cut.fxt
-fails 0 "a cut trace gives what is there, and says so" "incomplete" "$guestprof" export folded -o cut cut.fxt
+fails 0 "a cut trace gives what it has, and says so" "incomplete" "$guestprof" export folded -o cut cut.fxt
 result "and the output is there" [ -s cut ]
 if command -v script >/dev/null; then
 	code=0

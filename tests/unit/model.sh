@@ -29,7 +29,7 @@ check() {
 	fi
 }
 
-check none "no record is lost or torn, every drop is told"
+check none "no record is lost or torn, every drop is reported"
 check some "publishing before copying is found" -DTORN
 check some "freeing before copying out is found" -DSTALE
 check some "a forgotten account of drops is found" -DUNTOLD

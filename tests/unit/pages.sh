@@ -39,7 +39,7 @@ run flamegraph -o - boot.fxt
 is "- is the standard output, and nothing else is printed there" "$code $(tail -n 1 output)" "0 </html>"
 is "it loads nothing: there is no address in it" \
 	"$(grep -o 'https\?://[^"'\'' ]*' boot.html boot-timeline.html | sort -u)" ""
-is "the same trace gives the same page, but for the word of its policy" \
+is "the same trace gives the same page, but for the nonce of its policy" \
 	"$(sed 's/nonce[-=]["]*[0-9a-f]*//g' output | cksum)" \
 	"$(sed 's/nonce[-=]["]*[0-9a-f]*//g' boot.html | cksum)"
 run flamegraph --diff boot.fxt -o diff.html boot.fxt
@@ -65,7 +65,7 @@ echo earlier >full.html
 	echo "$code" >code
 )
 is "a full disk: an error in one line" "$(cat code) $(wc -l <errors)" "1 1"
-is "and the earlier file as it was" "$(cat full.html*)" "earlier"
+is "and the earlier file is unchanged" "$(cat full.html*)" "earlier"
 run flamegraph -o /dev/full boot.fxt
 is "a full device" "$code $(cat errors)" \
 	"1 guestprof flamegraph: cannot write /dev/full: No space left on device"

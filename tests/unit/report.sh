@@ -90,9 +90,9 @@ rows "stacks with a function" '20 ext4_read|0 do_syscall_64|0 main|0 recurse|' -
 rows "nothing is left" '' --pid 12345
 "$guestprof" report --pid 12345 tasks.fxt >out 2>err
 if grep -q '^# nothing: .*filters' out && ! grep -q '^# vCPUs' out; then
-	ok "nothing is left, and it says so"
+	ok "filters that leave nothing are reported"
 else
-	not_ok "nothing is left, and it says so"
+	not_ok "filters that leave nothing are reported"
 fi
 
 fails 2 "an unknown subject" "--by colour" --by colour tasks.fxt

@@ -113,7 +113,7 @@ is "what will be installed is named before" "$(head -n 1 said-before)" \
 	"Installing Debian packages: $building"
 run build
 is "the second time nothing is installed" "$(cat calls)" ""
-is "the second time nothing is said" "$code $(cat output)" "0 "
+is "the second time nothing is printed" "$code $(cat output)" "0 "
 echo 1000 >uid
 run build
 is "nor without root" "$code $(cat output)" "0 "
@@ -136,7 +136,7 @@ run build
 is "lists that are too old are fetched again" "$(calls)" "install $building
 update
 install $building"
-is "what cannot be had is a failure" "$code" 1
+is "a package that does not exist is a failure" "$code" 1
 is "and is named, with the reason" "$(tail -n 2 output)" "E: no libelf-dev
 setup/packages.sh: apt-get install failed: $building"
 
@@ -149,7 +149,7 @@ is "no network: nothing is installed" "$(cat installed)" ""
 machine 0 there
 echo spin >unknown
 run test
-is "an optional package that cannot be had is no failure" "$code" 0
+is "an optional package that does not exist is not a failure" "$code" 0
 is "and is named" "$(tail -n 1 output)" "setup/packages.sh: goes on without spin"
 is "the others are there" "$(grep -cx -e libcriterion-dev -e g++ installed)" 2
 run test

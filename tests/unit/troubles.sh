@@ -144,7 +144,7 @@ for words in "flamegraph" "flamegraph --svg" "timeline" "export perf" "export pe
 	)
 	code=$(cat code)
 	check "a full disk under -o: $words" 1 "result"
-	is "the earlier file is as it was, and nothing beside it: $words" "$(cat result*)" earlier
+	is "the earlier file is unchanged, and nothing is beside it: $words" "$(cat result*)" earlier
 	code=0
 	# shellcheck disable=SC2086
 	"$guestprof" $words -o nowhere/result slower.fxt >output 2>errors </dev/null || code=$?
@@ -184,7 +184,7 @@ while read -r words; do
 		"$guestprof" $words -o $out same.fxt >output 2>errors </dev/null || code=$?
 		check "-o $out of same.fxt: $words" 1 "$out is what is read"
 	done
-	is "the trace is as it was: $words" "$(cmp same.fxt slower.fxt && ls same.fxt*)" same.fxt
+	is "the trace is unchanged: $words" "$(cmp same.fxt slower.fxt && ls same.fxt*)" same.fxt
 done <<END
 flamegraph
 flamegraph --svg
