@@ -33,8 +33,7 @@ static void print_help(FILE *to)
 	      to);
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		fprintf(to, "  %-11s %s\n", commands[i].name, commands[i].summary);
-	fputs("\nguestprof COMMAND --help describes a command; guestprof --version prints the "
-	      "version.\n",
+	fputs("\nguestprof COMMAND --help describes one; guestprof --version prints the version.\n",
 	      to);
 }
 
