@@ -259,7 +259,7 @@ help:
 		'make            the command and the libraries, in $(BUILD)/' \
 		'make demo       boot a stock Debian kernel, sample it, show where the time went' \
 		'make test       every unit test, tiny guests, one stock kernel: about 6 minutes' \
-		'make test-all   also sanitizers, the other tiny guests, all stock kernels: about 20' \
+		'make test-all   also sanitizers, the other tiny guests, all stock kernels, packages: about 20' \
 		'make test-unit  tests over buffers; test-kvm: tiny guests; test-lab: stock kernels' \
 		'make test-pages the HTML pages in headless Chromium' \
 		'make bench      measurements, as ratios within one run' \
