@@ -1,6 +1,6 @@
 #include "attach/attached_vcpu.h"
 
-#include "attach/foreign_memory.h"
+#include "attach/remote_memory.h"
 #include "attach/vcpu_thread.h"
 #include "base/clock.h"
 
@@ -100,9 +100,9 @@ static void capture(struct attached_vcpu *vcpu, enum sampler_vcpu_state state,
 		count(&vcpu->in_vmm);
 	if (cpu)
 		watch_for_reset(vcpu, cpu);
-	foreign_memory_stop_begins();
+	remote_memory_stop_begins();
 	sampler_capture_in_state(vcpu->target, vcpu->index, state, cpu);
-	foreign_memory_stop_ends();
+	remote_memory_stop_ends();
 }
 
 /* Its thread sleeps in KVM_RUN, or somebody holds it there. */

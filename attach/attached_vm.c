@@ -1,7 +1,7 @@
 #include "attach/attached_vm.h"
 
 #include "attach/attached_vcpu.h"
-#include "attach/foreign_memory.h"
+#include "attach/remote_memory.h"
 #include "attach/memory_layout.h"
 #include "attach/proc_file.h"
 #include "attach/process_rights.h"
@@ -37,7 +37,7 @@ struct attached_vm {
 	struct sampler_target target;
 	struct vm_process process;
 	struct attached_info info;
-	struct foreign_memory memory;
+	struct remote_memory memory;
 	bool has_memory;
 	const char *proc;
 	int pidfd;
@@ -327,8 +327,7 @@ static void describe(struct attached_vm *vm)
 		vm->info.memory_bytes += vm->memory.layout.regions[i].size;
 	snprintf(vm->info.method, sizeof(vm->info.method),
 		 "shared registers, kicked by %s; memory: %s",
-		 vm->vcpus[0].kick_signal ? "signal" : "ptrace",
-		 foreign_memory_method(&vm->memory));
+		 vm->vcpus[0].kick_signal ? "signal" : "ptrace", remote_memory_method(&vm->memory));
 }
 
 static gp_status_t attach(struct attached_vm *vm, const struct attach_config *config,
@@ -352,7 +351,7 @@ static gp_status_t attach(struct attached_vm *vm, const struct attach_config *co
 	vm->end_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (vm->pidfd < 0 || vm->end_fd < 0)
 		return error_set_errno(error, errno, "cannot watch process %d", (int)config->pid);
-	status = foreign_memory_init(&vm->memory, vm->proc, config->pid, vm->pidfd, error);
+	status = remote_memory_init(&vm->memory, vm->proc, config->pid, vm->pidfd, error);
 	if (status)
 		return with_rights(vm, status, error);
 	vm->has_memory = true;
@@ -401,7 +400,7 @@ void attached_vm_destroy(struct attached_vm *vm)
 	sampler_target_deinit(&vm->target);
 	free(vm->vcpus);
 	if (vm->has_memory)
-		foreign_memory_deinit(&vm->memory);
+		remote_memory_deinit(&vm->memory);
 	if (vm->pidfd >= 0)
 		close(vm->pidfd);
 	if (vm->end_fd >= 0)

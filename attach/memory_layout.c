@@ -23,17 +23,17 @@ static const uint64_t holes[] = {
 #define PAIRED_AREAS 4
 
 struct piece {
-	const struct foreign_area *area;
+	const struct remote_area *area;
 	uint64_t skip; /* bytes at its start that are something else */
 };
 
-static bool add_region(struct foreign_layout *layout, uint64_t address_in_guest,
+static bool add_region(struct remote_layout *layout, uint64_t address_in_guest,
 		       const struct piece *piece, uint64_t offset, uint64_t size)
 {
-	if (layout->count == FOREIGN_REGIONS_MAX)
+	if (layout->count == REMOTE_REGIONS_MAX)
 		return false;
 	offset += piece->skip;
-	layout->regions[layout->count++] = (struct foreign_region){
+	layout->regions[layout->count++] = (struct remote_region){
 		.gpa = address_in_guest,
 		.size = size,
 		.address = piece->area->area.start + offset,
@@ -44,11 +44,11 @@ static bool add_region(struct foreign_layout *layout, uint64_t address_in_guest,
 
 /* Pieces one after the other from 0 on; from `hole` to 4 GiB there is none. */
 static bool lay_out(const struct piece *pieces, unsigned count, uint64_t hole,
-		    struct foreign_layout *out)
+		    struct remote_layout *out)
 {
 	uint64_t at = 0, total = 0;
 
-	*out = (struct foreign_layout){0};
+	*out = (struct remote_layout){0};
 	for (unsigned i = 0; i < count; i++)
 		total += pieces[i].area->area.size - pieces[i].skip;
 	/* A hole that nothing reaches is not one to try. */
@@ -74,7 +74,7 @@ static bool lay_out(const struct piece *pieces, unsigned count, uint64_t hole,
 
 /* The same with each end of the RAM below 4 GiB; `index` counts those that are possible. */
 static bool with_hole(const struct piece *pieces, unsigned count, uint64_t likely, unsigned *index,
-		      struct foreign_layout *out)
+		      struct remote_layout *out)
 {
 	if (lay_out(pieces, count, 0, out) && !(*index)--)
 		return true;
@@ -88,13 +88,13 @@ static bool with_hole(const struct piece *pieces, unsigned count, uint64_t likel
 
 /* Bytes of an area before its first large page: a neighbour of the RAM that the kernel has merged
  * with it. */
-static uint64_t unaligned_bytes(const struct foreign_area *area)
+static uint64_t unaligned_bytes(const struct remote_area *area)
 {
 	return -area->area.start & (LARGE_PAGE - 1);
 }
 
-bool memory_layout_guess(const struct foreign_memory *memory, uint64_t hole, unsigned index,
-			 struct foreign_layout *out)
+bool memory_layout_guess(const struct remote_memory *memory, uint64_t hole, unsigned index,
+			 struct remote_layout *out)
 {
 	struct piece pieces[2] = {0};
 
@@ -174,7 +174,7 @@ static uint64_t find_direct_map(const struct address_space *space,
 /* A guest of more memory than fits below the hole: what the kernel has mapped on both sides of the
  * hole's beginning. Its last megabytes below may be the firmware's. */
 static bool hole_agrees(const struct linux_kernel *kernel, const struct guest_memory *memory,
-			const struct foreign_layout *layout)
+			const struct remote_layout *layout)
 {
 	const uint64_t margin = 64 << 20;
 	struct translation translation;
@@ -192,7 +192,7 @@ static bool hole_agrees(const struct linux_kernel *kernel, const struct guest_me
 					&translation) != TRANSLATE_OK);
 }
 
-bool memory_layout_is_proven(const struct foreign_memory *memory, const struct guest_cpu *cpus,
+bool memory_layout_is_proven(const struct remote_memory *memory, const struct guest_cpu *cpus,
 			     unsigned count, char *banner)
 {
 	struct linux_kernel kernel;
@@ -214,12 +214,12 @@ bool memory_layout_is_proven(const struct foreign_memory *memory, const struct g
 	return hole_agrees(&kernel, &memory->memory, &memory->layout);
 }
 
-gp_status_t memory_layout_find(struct foreign_memory *memory, uint64_t hole,
+gp_status_t memory_layout_find(struct remote_memory *memory, uint64_t hole,
 			       const struct guest_cpu *cpus, unsigned count, char *banner,
 			       struct error *error)
 {
-	const struct foreign_layout none = {0};
-	struct foreign_layout layout, proven = {0};
+	const struct remote_layout none = {0};
+	struct remote_layout layout, proven = {0};
 	char found[256];
 	bool paged = false;
 
@@ -231,7 +231,7 @@ gp_status_t memory_layout_find(struct foreign_memory *memory, uint64_t hole,
 				 "cannot be found; one that is still in its firmware "
 				 "will soon");
 	for (unsigned i = 0; memory_layout_guess(memory, hole, i, &layout); i++) {
-		foreign_memory_set_layout(memory, &layout);
+		remote_memory_set_layout(memory, &layout);
 		if (!memory_layout_is_proven(memory, cpus, count, found))
 			continue;
 		/* The kernel's banner is more than page tables: they may all lie below a hole
@@ -243,7 +243,7 @@ gp_status_t memory_layout_find(struct foreign_memory *memory, uint64_t hole,
 		if (*found)
 			break;
 	}
-	foreign_memory_set_layout(memory, proven.count ? &proven : &none);
+	remote_memory_set_layout(memory, proven.count ? &proven : &none);
 	if (proven.count)
 		return GP_OK;
 	return error_set(error, GP_ERR_NOT_FOUND,

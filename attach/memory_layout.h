@@ -11,7 +11,7 @@
 #ifndef ATTACH_MEMORY_LAYOUT_H
 #define ATTACH_MEMORY_LAYOUT_H
 
-#include "attach/foreign_memory.h"
+#include "attach/remote_memory.h"
 #include "base/error.h"
 #include "guest-introspection/x86/guest_cpu.h"
 
@@ -19,18 +19,18 @@
 
 /* The layout number `index` of those that the areas of `memory` may have, the likeliest first;
  * `hole` is where memory below 4 GiB is likely to end, 0: not known. False: there are no more. */
-bool memory_layout_guess(const struct foreign_memory *memory, uint64_t hole, unsigned index,
-			 struct foreign_layout *out);
+bool memory_layout_guess(const struct remote_memory *memory, uint64_t hole, unsigned index,
+			 struct remote_layout *out);
 
 /* Whether the registers of `count` vCPUs agree with the layout that `memory` has now: all that use
  * page tables do, and at least one does. With a Linux kernel its mapping of all memory has to end
  * where the layout does. `banner` (of 256 bytes) is set to that kernel's, or empty. */
-bool memory_layout_is_proven(const struct foreign_memory *memory, const struct guest_cpu *cpus,
+bool memory_layout_is_proven(const struct remote_memory *memory, const struct guest_cpu *cpus,
 			     unsigned count, char *banner);
 
 /* Finds the layout and leaves it set. GP_ERR_NOT_FOUND: none agrees with these registers;
  * GP_ERR_TIMED_OUT: they prove nothing, no vCPU uses page tables now. */
-gp_status_t memory_layout_find(struct foreign_memory *memory, uint64_t hole,
+gp_status_t memory_layout_find(struct remote_memory *memory, uint64_t hole,
 			       const struct guest_cpu *cpus, unsigned count, char *banner,
 			       struct error *error);
 

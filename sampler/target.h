@@ -1,6 +1,6 @@
 /* What can be sampled: a set of vCPUs that somebody else runs.
  *
- * The sampler does not know whether they belong to our own VMM or to a foreign process. A
+ * The sampler does not know whether they belong to our own VMM or to another process. A
  * target gives it a thread per vCPU to send ticks to, a way to ask for that vCPU to stop, and
  * the guest's memory; the sampler gives the target sampler_capture().
  *

@@ -14,12 +14,12 @@
  * What it costs the guest in all: attach_slowdown.c.
  */
 #include "attach/attached_vm.h"
-#include "attach/foreign_memory.h"
+#include "attach/remote_memory.h"
 #include "attach/run_page.h"
 #include "attach/vcpu_thread.h"
 #include "attach/vm_process.h"
 #include "guest-introspection/unwind/unwind.h"
-#include "tests/bench/foreign.h"
+#include "tests/bench/remote.h"
 
 #include <guestprof/sampler.h>
 #include <linux/kvm.h>
@@ -86,9 +86,9 @@ static void look_at_page(struct bench *bench, unsigned depth)
 
 	if (!run_page_registers(&bench->page, &cpu) || !depth)
 		return;
-	foreign_memory_stop_begins();
+	remote_memory_stop_begins();
 	guest_unwind(target->ops->memory(target), NULL, &cpu, pcs, depth);
-	foreign_memory_stop_ends();
+	remote_memory_stop_ends();
 }
 
 /* One system call of the VMM's thread: it stands behind a `syscall`, so that two bytes back are

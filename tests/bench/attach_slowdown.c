@@ -6,7 +6,7 @@
  */
 #include "attach/attached_vm.h"
 #include "attach/vcpu_thread.h"
-#include "tests/bench/foreign.h"
+#include "tests/bench/remote.h"
 #include "tests/bench/progress.h"
 
 #include <guestprof/sampler.h>

@@ -4,78 +4,78 @@
 #include "attach/attached_vm.h"
 
 #include "attach/vcpu_thread.h"
-#include "tests/kvm/foreign_vmm.h"
+#include "tests/kvm/remote_vmm.h"
 
 #include <dirent.h>
 
-static void check_tree(struct foreign *foreign, uint64_t duration)
+static void check_tree(struct remote_vmm *vmm, uint64_t duration)
 {
-	struct seen seen = {.guest = &foreign->guest};
+	struct seen seen = {.guest = &vmm->guest};
 	struct session_data data = {0};
 	struct attached_counts counts;
 	gp_sampler_t *session;
 
-	attach(foreign);
-	session = open_on(foreign->vm, 997 * MICROSECOND, 0);
+	attach(vmm);
+	session = open_on(vmm->vm, 997 * MICROSECOND, 0);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(attached_vm_wait(foreign->vm, duration), ATTACHED_DURATION);
+	cr_assert_eq(attached_vm_wait(vmm->vm, duration), ATTACHED_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	check_session(session, 1, &data, see, &seen);
-	attached_vm_counts(foreign->vm, &counts);
+	attached_vm_counts(vmm->vm, &counts);
 	cr_assert_eq(counts.stale, 0, "%llu stops gave no registers",
 		     (unsigned long long)counts.stale);
 	cr_assert_gt(seen.in_tree, 100);
 	for (int i = 0; i < LEAVES; i++)
 		check_share(leaf_names[i], seen.leaves[i], seen.in_tree, leaf_instructions[i]);
 	gp_sampler_close(session);
-	attached_vm_destroy(foreign->vm);
+	attached_vm_destroy(vmm->vm);
 	free(data.bytes);
 }
 
 Test(attach, stacks_and_shares_are_exact_and_the_page_is_as_before)
 {
-	struct foreign foreign;
+	struct remote_vmm vmm;
 
-	foreign_start(&foreign, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
-	check_tree(&foreign, 4 * SECOND);
-	cr_assert_eq(asked_registers(&foreign), 0);
-	foreign_end(&foreign);
+	remote_vmm_start(&vmm, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
+	check_tree(&vmm, 4 * SECOND);
+	cr_assert_eq(asked_registers(&vmm), 0);
+	remote_vmm_end(&vmm);
 }
 
 Test(attach, a_vmm_that_has_asked_for_registers_itself_keeps_them)
 {
-	struct foreign foreign;
+	struct remote_vmm vmm;
 
-	foreign_start(&foreign, (struct guest_setup){.command_line = "run=tree rounds=0"}, false);
-	check_tree(&foreign, 2 * SECOND);
-	cr_assert_eq(asked_registers(&foreign), KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS);
-	foreign_end(&foreign);
+	remote_vmm_start(&vmm, (struct guest_setup){.command_line = "run=tree rounds=0"}, false);
+	check_tree(&vmm, 2 * SECOND);
+	cr_assert_eq(asked_registers(&vmm), KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS);
+	remote_vmm_end(&vmm);
 }
 
 Test(attach, each_vcpu_is_sampled_where_it_is)
 {
 	struct seen seen = {0};
 	struct session_data data = {0};
-	struct foreign foreign;
+	struct remote_vmm vmm;
 	gp_sampler_t *session;
 
-	foreign_start(&foreign,
-		      (struct guest_setup){.command_line = "run=smp cpus=3 rounds=0", .vcpus = 3},
-		      true);
-	attach(&foreign);
-	cr_assert_eq(attached_vm_info(foreign.vm)->process->vcpu_count, 3);
-	cr_assert_eq(attached_vm_info(foreign.vm)->memory_bytes, 16 * MIB);
-	seen.guest = &foreign.guest;
-	session = open_on(foreign.vm, 997 * MICROSECOND, 0);
+	remote_vmm_start(
+		&vmm, (struct guest_setup){.command_line = "run=smp cpus=3 rounds=0", .vcpus = 3},
+		true);
+	attach(&vmm);
+	cr_assert_eq(attached_vm_info(vmm.vm)->process->vcpu_count, 3);
+	cr_assert_eq(attached_vm_info(vmm.vm)->memory_bytes, 16 * MIB);
+	seen.guest = &vmm.guest;
+	session = open_on(vmm.vm, 997 * MICROSECOND, 0);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	attached_vm_wait(foreign.vm, 2 * SECOND);
+	attached_vm_wait(vmm.vm, 2 * SECOND);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	check_session(session, 3, &data, see, &seen);
 	for (int i = 0; i < 3; i++)
 		cr_assert_gt(seen.right_work[i], 20, "vCPU %d", i);
 	gp_sampler_close(session);
-	attached_vm_destroy(foreign.vm);
-	foreign_end(&foreign);
+	attached_vm_destroy(vmm.vm);
+	remote_vmm_end(&vmm);
 	free(data.bytes);
 }
 
@@ -111,27 +111,27 @@ Test(attach, a_vcpu_that_sleeps_is_halted_and_is_not_woken)
 {
 	struct seen seen = {0};
 	struct session_data data = {0};
-	struct foreign foreign;
+	struct remote_vmm vmm;
 	gp_sampler_t *session;
 	uint64_t woken;
 	pid_t thread;
 
-	foreign_start(&foreign, (struct guest_setup){.command_line = "run=idle"}, true);
-	thread = vcpu_thread(foreign.pid, 0);
-	attach(&foreign); /* wakes it for its proof */
-	seen.guest = &foreign.guest;
-	session = open_on(foreign.vm, 997 * MICROSECOND, 0);
-	woken = status_field(foreign.pid, thread, "voluntary_ctxt_switches:");
+	remote_vmm_start(&vmm, (struct guest_setup){.command_line = "run=idle"}, true);
+	thread = vcpu_thread(vmm.pid, 0);
+	attach(&vmm); /* wakes it for its proof */
+	seen.guest = &vmm.guest;
+	session = open_on(vmm.vm, 997 * MICROSECOND, 0);
+	woken = status_field(vmm.pid, thread, "voluntary_ctxt_switches:");
 	cr_assert_gt(woken, 0);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	attached_vm_wait(foreign.vm, SECOND);
+	attached_vm_wait(vmm.vm, SECOND);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
-	cr_assert_eq(status_field(foreign.pid, thread, "voluntary_ctxt_switches:"), woken);
+	cr_assert_eq(status_field(vmm.pid, thread, "voluntary_ctxt_switches:"), woken);
 	check_session(session, 1, &data, see, &seen);
 	cr_assert_gt(seen.halted, 10);
 	gp_sampler_close(session);
-	attached_vm_destroy(foreign.vm);
-	foreign_end(&foreign);
+	attached_vm_destroy(vmm.vm);
+	remote_vmm_end(&vmm);
 	free(data.bytes);
 }
 
@@ -164,13 +164,13 @@ Test(attach, the_vmms_own_signals_arrive)
 {
 	enum { PASSED_ON = 3, STOPS_MAX = 3000000 };
 	struct flood flood = {0};
-	struct foreign foreign;
+	struct remote_vmm vmm;
 	unsigned passed_on = 0;
 	pthread_t sender;
 
-	foreign_start(&foreign, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
-	flood.process = foreign.pid;
-	flood.thread = vcpu_thread(foreign.pid, 0);
+	remote_vmm_start(&vmm, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
+	flood.process = vmm.pid;
+	flood.thread = vcpu_thread(vmm.pid, 0);
 	cr_assert_eq(pthread_create(&sender, NULL, send_signals, &flood), 0);
 	for (int i = 0; i < STOPS_MAX && passed_on < PASSED_ON; i++) {
 		struct vcpu_stopped stopped;
@@ -183,39 +183,38 @@ Test(attach, the_vmms_own_signals_arrive)
 	}
 	atomic_store(&flood.end, true);
 	pthread_join(sender, NULL);
-	for (int i = 0; i < 10000 && atomic_load(&foreign.shared->signals) < flood.sent; i++)
+	for (int i = 0; i < 10000 && atomic_load(&vmm.shared->signals) < flood.sent; i++)
 		sleep_ns(MILLISECOND);
 	cr_assert_eq(passed_on, PASSED_ON, "%u", passed_on);
-	cr_assert_eq(atomic_load(&foreign.shared->signals), flood.sent, "%llu of %llu",
-		     (unsigned long long)atomic_load(&foreign.shared->signals),
+	cr_assert_eq(atomic_load(&vmm.shared->signals), flood.sent, "%llu of %llu",
+		     (unsigned long long)atomic_load(&vmm.shared->signals),
 		     (unsigned long long)flood.sent);
-	cr_assert_eq(atomic_load(&foreign.shared->out_of_order), 0);
-	foreign_end(&foreign);
+	cr_assert_eq(atomic_load(&vmm.shared->out_of_order), 0);
+	remote_vmm_end(&vmm);
 }
 
 /* One that samples as fast as it can and is killed in the middle of it, again and again. */
 Test(attach, killing_us_leaves_the_guest_running)
 {
 	enum { KILLS = 8 };
-	struct foreign foreign;
+	struct remote_vmm vmm;
 	pid_t thread;
 
-	foreign_start(&foreign, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
-	thread = vcpu_thread(foreign.pid, 0);
+	remote_vmm_start(&vmm, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
+	thread = vcpu_thread(vmm.pid, 0);
 	for (int i = 0; i < KILLS; i++) {
 		pid_t profiler = fork();
 
 		cr_assert_geq(profiler, 0);
 		if (!profiler) {
-			struct attach_config config = {.pid = foreign.pid};
+			struct attach_config config = {.pid = vmm.pid};
 			gp_sampler_config_t sampling = {.size = sizeof(sampling),
 							.period_ns = 20 * MICROSECOND,
 							.max_depth = 64};
 			gp_sampler_t *session;
 
-			if (attached_vm_create(&config, &foreign.vm, NULL) ||
-			    gp_sampler_create(attached_vm_target(foreign.vm), 0, &sampling,
-					      &session) ||
+			if (attached_vm_create(&config, &vmm.vm, NULL) ||
+			    gp_sampler_create(attached_vm_target(vmm.vm), 0, &sampling, &session) ||
 			    gp_sampler_start(session, 0))
 				_exit(1);
 			pause();
@@ -225,10 +224,10 @@ Test(attach, killing_us_leaves_the_guest_running)
 		cr_assert_eq(waitpid(profiler, NULL, WNOHANG), 0, "it could not attach");
 		kill(profiler, SIGKILL);
 		waitpid(profiler, NULL, 0);
-		cr_assert_eq(status_field(foreign.pid, thread, "TracerPid:"), 0);
+		cr_assert_eq(status_field(vmm.pid, thread, "TracerPid:"), 0);
 	}
-	check_tree(&foreign, 2 * SECOND);
-	foreign_end(&foreign);
+	check_tree(&vmm, 2 * SECOND);
+	remote_vmm_end(&vmm);
 }
 
 struct killed {
@@ -251,52 +250,52 @@ Test(attach, a_vmm_that_is_killed_ends_the_session)
 {
 	struct session_data data = {0};
 	struct killed killed = {0};
-	struct foreign foreign;
+	struct remote_vmm vmm;
 	gp_sampler_t *session;
 
-	foreign_start(&foreign,
-		      (struct guest_setup){.command_line = "run=smp cpus=2 rounds=0", .vcpus = 2},
-		      true);
-	attach(&foreign);
-	killed.seen.guest = &foreign.guest;
-	session = open_on(foreign.vm, 200 * MICROSECOND, 0);
+	remote_vmm_start(
+		&vmm, (struct guest_setup){.command_line = "run=smp cpus=2 rounds=0", .vcpus = 2},
+		true);
+	attach(&vmm);
+	killed.seen.guest = &vmm.guest;
+	session = open_on(vmm.vm, 200 * MICROSECOND, 0);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(attached_vm_wait(foreign.vm, 300 * MILLISECOND), ATTACHED_DURATION);
-	kill(foreign.pid, SIGKILL);
+	cr_assert_eq(attached_vm_wait(vmm.vm, 300 * MILLISECOND), ATTACHED_DURATION);
+	kill(vmm.pid, SIGKILL);
 	gp_sampler_stop(session, 0);
 	check_session(session, 2, &data, see_killed, &killed);
 	gp_sampler_close(session);
-	attached_vm_destroy(foreign.vm);
-	waitpid(foreign.pid, NULL, 0);
-	symbol_table_deinit(&foreign.guest.symbols);
+	attached_vm_destroy(vmm.vm);
+	waitpid(vmm.pid, NULL, 0);
+	symbol_table_deinit(&vmm.guest.symbols);
 	free(data.bytes);
 }
 
-static void end_of(enum attached_end end, void (*cause)(struct foreign *foreign))
+static void end_of(enum attached_end end, void (*cause)(struct remote_vmm *vmm))
 {
-	struct foreign foreign;
+	struct remote_vmm vmm;
 	gp_sampler_t *session;
 
-	foreign_start(&foreign, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
-	attach(&foreign);
-	session = open_on(foreign.vm, MILLISECOND, 0);
+	remote_vmm_start(&vmm, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
+	attach(&vmm);
+	session = open_on(vmm.vm, MILLISECOND, 0);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cause(&foreign);
-	cr_assert_eq(attached_vm_wait(foreign.vm, HANG_LIMIT), end);
+	cause(&vmm);
+	cr_assert_eq(attached_vm_wait(vmm.vm, HANG_LIMIT), end);
 	gp_sampler_close(session);
-	attached_vm_destroy(foreign.vm);
-	waitpid(foreign.pid, NULL, 0);
-	symbol_table_deinit(&foreign.guest.symbols);
+	attached_vm_destroy(vmm.vm);
+	waitpid(vmm.pid, NULL, 0);
+	symbol_table_deinit(&vmm.guest.symbols);
 }
 
-static void kill_vmm(struct foreign *foreign)
+static void kill_vmm(struct remote_vmm *vmm)
 {
-	kill(foreign->pid, SIGKILL);
+	kill(vmm->pid, SIGKILL);
 }
 
-static void end_vmm(struct foreign *foreign)
+static void end_vmm(struct remote_vmm *vmm)
 {
-	atomic_store(&foreign->shared->end, true);
+	atomic_store(&vmm->shared->end, true);
 }
 
 Test(attach, a_vmm_that_is_killed_is_told_from_one_that_exits)
@@ -308,11 +307,11 @@ Test(attach, a_vmm_that_is_killed_is_told_from_one_that_exits)
 /* The first one ends while the second one still samples. */
 Test(attach, two_at_one_machine_do_not_disturb_each_other)
 {
-	struct foreign first, second;
+	struct remote_vmm first, second;
 	struct attached_counts counts;
 	gp_sampler_t *one, *other;
 
-	foreign_start(&first, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
+	remote_vmm_start(&first, (struct guest_setup){.command_line = "run=tree rounds=0"}, true);
 	attach(&first);
 	one = open_on(first.vm, 997 * MICROSECOND, 0);
 	cr_assert_eq(gp_sampler_start(one, 0), GP_OK);
@@ -330,5 +329,5 @@ Test(attach, two_at_one_machine_do_not_disturb_each_other)
 	gp_sampler_close(other);
 	attached_vm_destroy(second.vm);
 	cr_assert_eq(asked_registers(&first), 0);
-	foreign_end(&first);
+	remote_vmm_end(&first);
 }

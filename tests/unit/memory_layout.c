@@ -20,7 +20,7 @@ struct vmm {
 	uint64_t size;
 	uint64_t hole; /* where the lower part ends; 0: none */
 	int pidfd;
-	struct foreign_memory memory;
+	struct remote_memory memory;
 };
 
 static uint8_t *at(const struct vmm *vmm, uint64_t address)
@@ -61,8 +61,8 @@ static void open_memory(struct vmm *vmm)
 
 	vmm->pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	cr_assert_geq(vmm->pidfd, 0);
-	cr_assert_eq(foreign_memory_init(&vmm->memory, "/proc", getpid(), vmm->pidfd, &error),
-		     GP_OK, "%s", error.text);
+	cr_assert_eq(remote_memory_init(&vmm->memory, "/proc", getpid(), vmm->pidfd, &error), GP_OK,
+		     "%s", error.text);
 }
 
 static void make_ram(struct vmm *vmm, uint64_t size, uint64_t hole, int flags, int fd)
@@ -77,7 +77,7 @@ static void make_ram(struct vmm *vmm, uint64_t size, uint64_t hole, int flags, i
 
 static void end(struct vmm *vmm)
 {
-	foreign_memory_deinit(&vmm->memory);
+	remote_memory_deinit(&vmm->memory);
 	close(vmm->pidfd);
 	munmap(vmm->ram, vmm->size);
 }
@@ -121,7 +121,7 @@ static void find_with_hole(uint64_t size, uint64_t hole, uint64_t likely)
 		cr_assert(!guest_memory_read(&vmm.memory.memory, gpa(last + 1), &value, 8));
 	}
 	cr_assert(!guest_memory_read(&vmm.memory.memory, gpa(UINT64_MAX - 3), &value, 8));
-	cr_assert_str_eq(foreign_memory_method(&vmm.memory), "/proc");
+	cr_assert_str_eq(remote_memory_method(&vmm.memory), "/proc");
 	end(&vmm);
 }
 
@@ -236,7 +236,7 @@ static const char *method_of_memfd(int seals)
 	cr_assert_eq(memory_layout_find(&vmm.memory, 0, &cpu, 1, banner, NULL), GP_OK);
 	put(&vmm, 0x1234, 0x42);
 	cr_assert_eq(read_word(&vmm, 0x1234), 0x42);
-	method = foreign_memory_method(&vmm.memory);
+	method = remote_memory_method(&vmm.memory);
 	end(&vmm);
 	close(fd);
 	return method;
@@ -278,7 +278,7 @@ Test(memory_layout, while_a_vcpu_is_stopped_a_page_is_read_once)
 	cr_assert_eq(memory_layout_find(&vmm.memory, 0, &cpu, 1, banner, NULL), GP_OK);
 	put(&vmm, 0x3000, 1);
 	put(&vmm, 0x5000, 7);
-	foreign_memory_stop_begins();
+	remote_memory_stop_begins();
 	cr_assert_eq(read_word(&vmm, 0x3000), 1);
 	put(&vmm, 0x3000, 2);
 	cr_assert_eq(read_word(&vmm, 0x3000), 1);
@@ -287,7 +287,7 @@ Test(memory_layout, while_a_vcpu_is_stopped_a_page_is_read_once)
 		read_word(&vmm, page << 12);
 	cr_assert_eq(read_word(&vmm, 0x5000), 7);
 	cr_assert_eq(read_word(&vmm, 0x4ffc), UINT64_C(7) << 32);
-	foreign_memory_stop_ends();
+	remote_memory_stop_ends();
 	cr_assert_eq(read_word(&vmm, 0x3000), 2);
 	end(&vmm);
 }
@@ -307,24 +307,24 @@ Test(memory_layout, pages_are_read_anew_at_every_stop_also_those_expected)
 		/* More pages than are kept, so that some take each other's place. */
 		for (uint64_t page = 0; page < 40; page++)
 			put(&vmm, 0x100000 + page * 4096, stop << 32 | page);
-		foreign_memory_stop_begins();
+		remote_memory_stop_begins();
 		for (uint64_t page = 0; page < 40; page++)
 			cr_assert_eq(read_word(&vmm, 0x100000 + page * 4096), stop << 32 | page,
 				     "stop %llu", (unsigned long long)stop);
 		/* What is kept stays as it was when it was read. */
 		put(&vmm, 0x100000 + 39 * 4096, 0x77);
 		cr_assert_eq(read_word(&vmm, 0x100000 + 39 * 4096), stop << 32 | 39);
-		foreign_memory_stop_ends();
+		remote_memory_stop_ends();
 	}
 	/* Some of the expected are gone. */
 	cr_assert_eq(munmap(vmm.ram + 0x100000 + 30 * 4096, 5 * 4096), 0);
-	foreign_memory_stop_begins();
+	remote_memory_stop_begins();
 	for (uint64_t page = 0; page < 40; page++)
 		cr_assert_eq(guest_memory_read(&vmm.memory.memory, gpa(0x100000 + page * 4096),
 					       &value, 8),
 			     page < 30 || page > 34, "page %llu", (unsigned long long)page);
 	cr_assert_eq(value, 0x77);
-	foreign_memory_stop_ends();
+	remote_memory_stop_ends();
 	end(&vmm);
 }
 
@@ -341,7 +341,7 @@ Test(memory_layout, as_many_pages_as_have_room_are_kept_wherever_they_lie)
 	open_memory(&vmm);
 	cr_assert_eq(memory_layout_find(&vmm.memory, 0, &cpu, 1, banner, NULL), GP_OK);
 	for (size_t i = 0; i < sizeof(strides) / sizeof(strides[0]); i++) {
-		foreign_memory_stop_begins();
+		remote_memory_stop_begins();
 		for (uint64_t page = 0; page < 16; page++) {
 			put(&vmm, MIB + page * strides[i] * 4096, page);
 			cr_assert_eq(read_word(&vmm, MIB + page * strides[i] * 4096), page);
@@ -351,7 +351,7 @@ Test(memory_layout, as_many_pages_as_have_room_are_kept_wherever_they_lie)
 			cr_assert_eq(read_word(&vmm, MIB + page * strides[i] * 4096), page,
 				     "page %llu of every %llu", (unsigned long long)page,
 				     (unsigned long long)strides[i]);
-		foreign_memory_stop_ends();
+		remote_memory_stop_ends();
 	}
 	end(&vmm);
 }
@@ -367,7 +367,7 @@ Test(memory_layout, a_page_that_was_fetched_in_vain_is_not_expected_again)
 	open_memory(&vmm);
 	cr_assert_eq(memory_layout_find(&vmm.memory, 0, &cpu, 1, banner, NULL), GP_OK);
 	for (uint64_t stop = 0; stop < 3; stop++) {
-		foreign_memory_stop_begins();
+		remote_memory_stop_begins();
 		read_word(&vmm, 0x200000);
 		read_word(&vmm, 0x201000);
 		if (stop == 0)
@@ -376,7 +376,7 @@ Test(memory_layout, a_page_that_was_fetched_in_vain_is_not_expected_again)
 			put(&vmm, 0x302000, 0x42);
 			cr_assert_eq(read_word(&vmm, 0x302000), 0x42);
 		}
-		foreign_memory_stop_ends();
+		remote_memory_stop_ends();
 	}
 	end(&vmm);
 }

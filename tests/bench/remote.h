@@ -1,6 +1,6 @@
 /* The other process of the benchmarks of attach/: a fork that runs tests/guests/long4. */
-#ifndef TESTS_BENCH_FOREIGN_H
-#define TESTS_BENCH_FOREIGN_H
+#ifndef TESTS_BENCH_REMOTE_H
+#define TESTS_BENCH_REMOTE_H
 
 #include "tests/bench/child.h"
 #include "vmm/machine.h"

@@ -5,8 +5,8 @@
  * others are read through /proc/PID/mem, whose kernel side neither stops the VMM nor writes to it,
  * but may wait for a page that was swapped out.
  */
-#ifndef ATTACH_FOREIGN_MEMORY_H
-#define ATTACH_FOREIGN_MEMORY_H
+#ifndef ATTACH_REMOTE_MEMORY_H
+#define ATTACH_REMOTE_MEMORY_H
 
 #include "attach/memory_areas.h"
 #include "base/error.h"
@@ -17,9 +17,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define FOREIGN_REGIONS_MAX 8
+#define REMOTE_REGIONS_MAX 8
 
-struct foreign_region {
+struct remote_region {
 	uint64_t gpa;
 	uint64_t size;
 	uint64_t address;    /* in the VMM */
@@ -27,41 +27,41 @@ struct foreign_region {
 };
 
 /* A set of regions: what a layout says. */
-struct foreign_layout {
+struct remote_layout {
 	unsigned count;
-	struct foreign_region regions[FOREIGN_REGIONS_MAX];
+	struct remote_region regions[REMOTE_REGIONS_MAX];
 };
 
-struct foreign_area {
+struct remote_area {
 	struct memory_area area;
 	const uint8_t *host; /* mapped here; NULL: not */
 };
 
-struct foreign_memory {
+struct remote_memory {
 	struct guest_memory memory;
 	pid_t pid;
 	int mem_fd; /* /proc/PID/mem; -1: none */
 	unsigned area_count;
-	struct foreign_area areas[MEMORY_AREAS_MAX];
-	struct foreign_layout layout;
+	struct remote_area areas[MEMORY_AREAS_MAX];
+	struct remote_layout layout;
 };
 
 /* Opens the memory of `pid` and maps here what can be mapped. No layout yet: nothing is readable.
  */
-gp_status_t foreign_memory_init(struct foreign_memory *memory, const char *proc, pid_t pid,
-				int pidfd, struct error *error);
-void foreign_memory_deinit(struct foreign_memory *memory);
+gp_status_t remote_memory_init(struct remote_memory *memory, const char *proc, pid_t pid, int pidfd,
+			       struct error *error);
+void remote_memory_deinit(struct remote_memory *memory);
 
 /* Not while somebody reads. */
-void foreign_memory_set_layout(struct foreign_memory *memory, const struct foreign_layout *layout);
+void remote_memory_set_layout(struct remote_memory *memory, const struct remote_layout *layout);
 
 /* "shared" when every region is mapped here, "/proc" when none is, else "shared and /proc". */
-const char *foreign_memory_method(const struct foreign_memory *memory);
+const char *remote_memory_method(const struct remote_memory *memory);
 
 /* While a vCPU is stopped: pages that this thread reads of the VMM are kept until the end, so that
  * neighbouring words cost one system call; and those that the stop before has read are fetched
  * together with the first. Not nested. */
-void foreign_memory_stop_begins(void);
-void foreign_memory_stop_ends(void);
+void remote_memory_stop_begins(void);
+void remote_memory_stop_ends(void);
 
 #endif

@@ -1,4 +1,4 @@
-#include "attach/foreign_memory.h"
+#include "attach/remote_memory.h"
 
 #include "attach/proc_file.h"
 #include "base/cleanup.h"
@@ -35,26 +35,26 @@ static __thread struct {
 	uint8_t bytes[KEPT_PAGES][PAGE];
 } kept;
 
-void foreign_memory_stop_begins(void)
+void remote_memory_stop_begins(void)
 {
 	kept.active = true;
 	kept.expected = kept.used;
 	kept.valid = kept.used = 0;
 }
 
-void foreign_memory_stop_ends(void)
+void remote_memory_stop_ends(void)
 {
 	kept.active = false;
 }
 
-static bool read_process(const struct foreign_memory *memory, uint64_t address, void *buffer,
+static bool read_process(const struct remote_memory *memory, uint64_t address, void *buffer,
 			 size_t size)
 {
 	return pread(memory->mem_fd, buffer, size, (off_t)address) == (ssize_t)size;
 }
 
 /* Fetches the expected pages, as many as come. */
-static void read_expected(const struct foreign_memory *memory)
+static void read_expected(const struct remote_memory *memory)
 {
 	struct iovec here[KEPT_PAGES], there[KEPT_PAGES];
 	unsigned slots[KEPT_PAGES], count = 0;
@@ -104,7 +104,7 @@ static unsigned free_slot(void)
 }
 
 /* `size` bytes within one page of the VMM. */
-static bool read_kept(const struct foreign_memory *memory, uint64_t address, void *buffer,
+static bool read_kept(const struct remote_memory *memory, uint64_t address, void *buffer,
 		      size_t size)
 {
 	uint64_t tag = address / PAGE;
@@ -129,11 +129,11 @@ static bool read_kept(const struct foreign_memory *memory, uint64_t address, voi
 
 static bool read_memory(const struct guest_memory *guest, gpa_t address, void *buffer, size_t size)
 {
-	const struct foreign_memory *memory =
-		container_of(guest, const struct foreign_memory, memory);
+	const struct remote_memory *memory =
+		container_of(guest, const struct remote_memory, memory);
 
 	for (unsigned i = 0; i < memory->layout.count; i++) {
-		const struct foreign_region *region = &memory->layout.regions[i];
+		const struct remote_region *region = &memory->layout.regions[i];
 		uint64_t offset = address.value - region->gpa;
 
 		if (offset >= region->size || size > region->size - offset)
@@ -199,7 +199,7 @@ static const uint8_t *map_here(const char *proc, pid_t pid, int pidfd,
 	return host == MAP_FAILED ? NULL : host;
 }
 
-static gp_status_t read_areas(struct foreign_memory *memory, const char *proc, pid_t pid, int pidfd,
+static gp_status_t read_areas(struct remote_memory *memory, const char *proc, pid_t pid, int pidfd,
 			      struct error *error)
 {
 	AUTO_FREE char *maps = malloc(MAPS_BYTES_MAX);
@@ -212,18 +212,18 @@ static gp_status_t read_areas(struct foreign_memory *memory, const char *proc, p
 				 "the mappings of process %d may not be looked at", (int)pid);
 	memory_areas_parse(maps, &areas);
 	for (unsigned i = 0; i < areas.count; i++)
-		memory->areas[memory->area_count++] = (struct foreign_area){
+		memory->areas[memory->area_count++] = (struct remote_area){
 			areas.areas[i], map_here(proc, pid, pidfd, &areas.areas[i])};
 	return GP_OK;
 }
 
-gp_status_t foreign_memory_init(struct foreign_memory *memory, const char *proc, pid_t pid,
-				int pidfd, struct error *error)
+gp_status_t remote_memory_init(struct remote_memory *memory, const char *proc, pid_t pid, int pidfd,
+			       struct error *error)
 {
 	gp_status_t status;
 	char path[300];
 
-	*memory = (struct foreign_memory){.memory.read = read_memory, .pid = pid, .mem_fd = -1};
+	*memory = (struct remote_memory){.memory.read = read_memory, .pid = pid, .mem_fd = -1};
 	snprintf(path, sizeof(path), "%s/%d/mem", proc, (int)pid);
 	memory->mem_fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (memory->mem_fd < 0)
@@ -231,11 +231,11 @@ gp_status_t foreign_memory_init(struct foreign_memory *memory, const char *proc,
 				       (int)pid);
 	status = read_areas(memory, proc, pid, pidfd, error);
 	if (status)
-		foreign_memory_deinit(memory);
+		remote_memory_deinit(memory);
 	return status;
 }
 
-void foreign_memory_deinit(struct foreign_memory *memory)
+void remote_memory_deinit(struct remote_memory *memory)
 {
 	for (unsigned i = 0; i < memory->area_count; i++)
 		if (memory->areas[i].host)
@@ -248,12 +248,12 @@ void foreign_memory_deinit(struct foreign_memory *memory)
 	memory->mem_fd = -1;
 }
 
-void foreign_memory_set_layout(struct foreign_memory *memory, const struct foreign_layout *layout)
+void remote_memory_set_layout(struct remote_memory *memory, const struct remote_layout *layout)
 {
 	memory->layout = *layout;
 }
 
-const char *foreign_memory_method(const struct foreign_memory *memory)
+const char *remote_memory_method(const struct remote_memory *memory)
 {
 	unsigned mapped = 0;
 

@@ -1,7 +1,7 @@
 /* A virtual machine of another process: a fork of the test that runs a tiny guest with the machine
  * of vmm/, and does not know that it is attached to. */
-#ifndef TESTS_KVM_FOREIGN_VMM_H
-#define TESTS_KVM_FOREIGN_VMM_H
+#ifndef TESTS_KVM_REMOTE_VMM_H
+#define TESTS_KVM_REMOTE_VMM_H
 
 #include "attach/attached_vm.h"
 #include "tests/kvm/guest_machine.h"
@@ -26,7 +26,7 @@ struct shared {
 	_Atomic uint64_t out_of_order;
 };
 
-struct foreign {
+struct remote_vmm {
 	pid_t pid;
 	struct shared *shared;
 	struct guest_machine guest; /* its names only */
@@ -97,7 +97,7 @@ static inline void run_vmm(struct shared *shared, const struct machine_config *c
 	_exit(0);
 }
 
-static inline void foreign_start(struct foreign *foreign, struct guest_setup setup, bool plain)
+static inline void remote_vmm_start(struct remote_vmm *vmm, struct guest_setup setup, bool plain)
 {
 	char path[512], *bytes;
 	struct error error = {0};
@@ -106,14 +106,14 @@ static inline void foreign_start(struct foreign *foreign, struct guest_setup set
 	require_kvm();
 	guest_path(setup.mode ? setup.mode : "long4", path);
 	read_whole_file(path, &bytes, &size);
-	*foreign = (struct foreign){0};
-	cr_assert_eq(symbols_file_parse(bytes, size, (struct symbols_base){0},
-					&foreign->guest.symbols, &error),
+	*vmm = (struct remote_vmm){0};
+	cr_assert_eq(symbols_file_parse(bytes, size, (struct symbols_base){0}, &vmm->guest.symbols,
+					&error),
 		     GP_OK);
 	free(bytes);
-	foreign->shared = mmap(NULL, sizeof(*foreign->shared), PROT_READ | PROT_WRITE,
-			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	cr_assert_neq((void *)foreign->shared, MAP_FAILED);
+	vmm->shared = mmap(NULL, sizeof(*vmm->shared), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	cr_assert_neq((void *)vmm->shared, MAP_FAILED);
 	struct machine_config config = {
 		.kernel = path,
 		.command_line = setup.command_line,
@@ -123,33 +123,33 @@ static inline void foreign_start(struct foreign *foreign, struct guest_setup set
 		.console_output_fd = -1,
 	};
 
-	foreign->pid = fork();
-	cr_assert_geq(foreign->pid, 0);
-	if (!foreign->pid)
-		run_vmm(foreign->shared, &config, plain);
-	for (int i = 0; i < 10000 && !atomic_load(&foreign->shared->runs); i++) {
-		cr_assert(!atomic_load(&foreign->shared->failed), "the VMM cannot start");
+	vmm->pid = fork();
+	cr_assert_geq(vmm->pid, 0);
+	if (!vmm->pid)
+		run_vmm(vmm->shared, &config, plain);
+	for (int i = 0; i < 10000 && !atomic_load(&vmm->shared->runs); i++) {
+		cr_assert(!atomic_load(&vmm->shared->failed), "the VMM cannot start");
 		sleep_ns(MILLISECOND);
 	}
-	cr_assert(atomic_load(&foreign->shared->runs));
+	cr_assert(atomic_load(&vmm->shared->runs));
 }
 
-static inline void foreign_end(struct foreign *foreign)
+static inline void remote_vmm_end(struct remote_vmm *vmm)
 {
 	int status;
 
-	atomic_store(&foreign->shared->end, true);
-	cr_assert_eq(waitpid(foreign->pid, &status, 0), foreign->pid);
+	atomic_store(&vmm->shared->end, true);
+	cr_assert_eq(waitpid(vmm->pid, &status, 0), vmm->pid);
 	cr_assert(WIFEXITED(status) && !WEXITSTATUS(status), "the VMM ended with status %#x",
 		  (unsigned)status);
-	symbol_table_deinit(&foreign->guest.symbols);
+	symbol_table_deinit(&vmm->guest.symbols);
 }
 
-static inline void attach(struct foreign *foreign)
+static inline void attach(struct remote_vmm *vmm)
 {
-	struct attach_config config = {.pid = foreign->pid};
+	struct attach_config config = {.pid = vmm->pid};
 	struct error error = {0};
-	gp_status_t status = attached_vm_create(&config, &foreign->vm, &error);
+	gp_status_t status = attached_vm_create(&config, &vmm->vm, &error);
 
 	if (status == GP_ERR_NOT_SUPPORTED)
 		cr_skip_test("%s", error.text);
@@ -194,15 +194,15 @@ static inline void see(void *context, const struct fxt_sample *sample)
 }
 
 /* The word that was written, as it is now. */
-static inline uint64_t asked_registers(const struct foreign *foreign)
+static inline uint64_t asked_registers(const struct remote_vmm *vmm)
 {
-	int pidfd = (int)syscall(SYS_pidfd_open, foreign->pid, 0), fd;
+	int pidfd = (int)syscall(SYS_pidfd_open, vmm->pid, 0), fd;
 	struct vm_process process;
 	struct kvm_run *run;
 	uint64_t valid;
 
 	cr_assert_geq(pidfd, 0);
-	cr_assert_eq(vm_process_init(&process, "/proc", foreign->pid, NULL), GP_OK);
+	cr_assert_eq(vm_process_init(&process, "/proc", vmm->pid, NULL), GP_OK);
 	fd = (int)syscall(SYS_pidfd_getfd, pidfd, process.vcpus[0].fd, 0);
 	run = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
 	cr_assert_neq((void *)run, MAP_FAILED);
@@ -231,13 +231,13 @@ static inline uint64_t status_field(pid_t pid, pid_t thread, const char *name)
 }
 
 /* Samples that come while `vm` is waited for. */
-static inline uint64_t stacks_of(struct foreign *foreign, gp_sampler_t *session)
+static inline uint64_t stacks_of(struct remote_vmm *vmm, gp_sampler_t *session)
 {
 	struct session_data data = {0};
-	struct seen seen = {.guest = &foreign->guest};
+	struct seen seen = {.guest = &vmm->guest};
 
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(attached_vm_wait(foreign->vm, SECOND), ATTACHED_DURATION);
+	cr_assert_eq(attached_vm_wait(vmm->vm, SECOND), ATTACHED_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	check_session(session, 1, &data, see, &seen);
 	free(data.bytes);
