@@ -3,6 +3,7 @@
 #include "attach/remote_memory.h"
 #include "attach/vcpu_thread.h"
 #include "base/clock.h"
+#include "sampler/capture.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -101,7 +102,7 @@ static void capture(struct attached_vcpu *vcpu, enum sampler_vcpu_state state,
 	if (cpu)
 		watch_for_reset(vcpu, cpu);
 	remote_memory_stop_begins();
-	sampler_capture_in_state(vcpu->target, vcpu->index, state, cpu);
+	sampler_capture(vcpu->target, vcpu->index, state, cpu);
 	remote_memory_stop_ends();
 }
 

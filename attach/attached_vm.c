@@ -104,7 +104,7 @@ static pid_t target_tick_thread(const struct sampler_target *target, unsigned vc
 	return atomic_load(&vm_of(target)->vcpus[vcpu].tick_thread);
 }
 
-/* Whether the vCPU is in the guest shows when it is stopped: sampler_capture_in_state(). */
+/* Whether the vCPU is in the guest shows when it is stopped: sampler_capture(). */
 static bool target_kick(struct sampler_target *target, unsigned vcpu)
 {
 	vm_of(target)->vcpus[vcpu].kicked = 1;

@@ -5,7 +5,6 @@
 #include "fxt/metadata.h"
 #include "fxt/writer.h"
 #include "guest-introspection/linux/vmcoreinfo.h"
-#include "sampler/session.h"
 
 #include <stdio.h>
 

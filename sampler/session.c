@@ -2,8 +2,11 @@
 #include "sampler/session.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "fxt/writer.h"
 #include "guest-introspection/linux/linux_guest.h"
+#include "sampler/records.h"
+#include "sampler/tick.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -189,8 +192,7 @@ static gp_status_t prepare(struct gp_sampler *session, const gp_sampler_config_t
 			atomic_store(&vcpu->ended, true);
 	}
 	session->preamble_bytes =
-		8 * fxt_write_preamble(session->preamble,
-				       sizeof(session->preamble) / sizeof(session->preamble[0]));
+		8 * fxt_write_preamble(session->preamble, ARRAY_SIZE(session->preamble));
 	return session->preamble_bytes ? GP_OK : GP_ERR_INTERNAL;
 }
 
@@ -302,7 +304,7 @@ static void flush_drops(struct gp_sampler *session)
 	pthread_mutex_lock(&session->state_lock);
 	if (!session->running)
 		for (unsigned i = 0; i < session->vcpu_count; i++)
-			capture_settle(&session->vcpus[i]);
+			records_settle(&session->vcpus[i]);
 	pthread_mutex_unlock(&session->state_lock);
 }
 
@@ -362,10 +364,24 @@ gp_status_t gp_sampler_totals(const gp_sampler_t *session, uint32_t vcpu, gp_sam
 	return GP_OK;
 }
 
+/* A recent copy of the vCPU's registers, if a sample was taken since the last call (which asks for
+ * the next one). */
+static bool take_registers(struct gp_sampler *session, unsigned vcpu, struct guest_cpu *cpu)
+{
+	struct sampler_vcpu *from = &session->vcpus[vcpu];
+	int state = atomic_load_explicit(&from->snapshot_state, memory_order_acquire);
+
+	if (state == SNAPSHOT_TAKEN)
+		*cpu = from->snapshot;
+	if (state != SNAPSHOT_WANTED)
+		atomic_store_explicit(&from->snapshot_state, SNAPSHOT_WANTED, memory_order_release);
+	return state == SNAPSHOT_TAKEN;
+}
+
 static void refresh_registers(struct gp_sampler *session)
 {
 	for (unsigned i = 0; i < session->vcpu_count; i++)
-		if (session_registers(session, i, &session->cpus[i]))
+		if (take_registers(session, i, &session->cpus[i]))
 			session->cpu_known[i] = true;
 }
 

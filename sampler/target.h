@@ -2,7 +2,7 @@
  *
  * The sampler does not know whether they belong to our own VMM or to another process. A
  * target gives it a thread per vCPU to send ticks to, a way to ask for that vCPU to stop, and
- * the guest's memory; the sampler gives the target sampler_capture().
+ * the guest's memory; the sampler gives the target sampler_capture() (sampler/capture.h).
  *
  *   tick signal, on the vCPU's tick thread
  *     -> the sampler notes the tick and calls ops->kick()      returns at once
@@ -30,12 +30,12 @@ struct gp_sampler;
 struct linux_guest;
 struct guest_knowledge;
 
-/* What a stopped vCPU was doing. */
+/* What a stopped vCPU was doing; numbered as in a sample record (fxt/sample.h). */
 enum sampler_vcpu_state {
-	SAMPLER_VCPU_RUNNING,     /* executing guest instructions */
-	SAMPLER_VCPU_HALTED,      /* HLT or the like: waits for an interrupt */
-	SAMPLER_VCPU_NOT_STARTED, /* waits for INIT and SIPI */
-	SAMPLER_VCPU_IN_VMM,      /* between two guest instructions: its VMM works on its behalf */
+	SAMPLER_VCPU_RUNNING = 0, /* executing guest instructions */
+	SAMPLER_VCPU_HALTED = 3,  /* HLT or the like: waits for an interrupt */
+	SAMPLER_VCPU_IN_VMM = 4,  /* between two guest instructions: its VMM is at work for it */
+	SAMPLER_VCPU_NOT_STARTED = 5, /* waits for INIT and SIPI */
 };
 
 struct sampler_target_ops {
@@ -82,25 +82,5 @@ void sampler_target_wait(struct sampler_target *target);
 /* What is known of the guest that the target runs: made at the first call, freed with the target.
  * NULL: no memory. Any thread, never with a vCPU stopped. */
 struct linux_guest *sampler_target_guest(struct sampler_target *target);
-
-/* True when a tick of this vCPU waits for its stack. Cheap; on the tick thread. A vCPU that
- * stops for another reason need not call sampler_capture() when this is false. */
-bool sampler_is_due(struct sampler_target *target, unsigned vcpu);
-
-/* Takes the sample of a stopped vCPU, for every session that is due. On the vCPU's tick thread;
- * never twice at a time for one vCPU. Allocates nothing, takes no lock, makes no system call
- * (but see vcpu_state). */
-void sampler_capture(struct sampler_target *target, unsigned vcpu, const struct guest_cpu *cpu);
-
-/* The same for a target that knows what the vCPU does: vcpu_state() is not asked, except for one
- * that is SAMPLER_VCPU_RUNNING. `cpu` NULL: its registers cannot be had without disturbing it; the
- * record then has the time and the state only. In the VMM `cpu` is what the vCPU left the guest
- * with. */
-void sampler_capture_in_state(struct sampler_target *target, unsigned vcpu,
-			      enum sampler_vcpu_state state, const struct guest_cpu *cpu);
-
-/* The tick thread of this vCPU is about to end: what its sessions still owe is written. On
- * that thread, last. */
-void sampler_vcpu_ended(struct sampler_target *target, unsigned vcpu);
 
 #endif

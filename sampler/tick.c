@@ -1,8 +1,9 @@
 /* Ticks: a signal to the vCPU's own tick thread for each; its handler notes the tick and asks for
  * the vCPU to stop. */
-#include "sampler/session.h"
+#include "sampler/tick.h"
 
 #include "base/clock.h"
+#include "sampler/records.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -66,7 +67,7 @@ static void tick(struct sampler_vcpu *vcpu, const siginfo_t *info)
 		/* The last signal: nobody counts it. Where the handler did not interrupt the
 		 * producer it is the producer. */
 		if (!vcpu->producing && !atomic_load_explicit(&vcpu->quiet, memory_order_relaxed))
-			capture_finish(vcpu);
+			records_finish(vcpu);
 		return;
 	}
 	count = vcpu->session->source->signalled(vcpu, info);

@@ -4,7 +4,7 @@
  * The software event cpu-clock counts the time the thread runs, in the guest or not. Hardware
  * events count in guest mode only (exclude_host).
  */
-#include "sampler/session.h"
+#include "sampler/tick.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -74,7 +74,7 @@ static bool survive_sigio(void)
 	return old.sa_handler != SIG_DFL || !sigaction(SIGIO, &action, NULL);
 }
 
-static gp_status_t start(struct sampler_vcpu *vcpu, pid_t thread)
+static gp_status_t tick_perf_start(struct sampler_vcpu *vcpu, pid_t thread)
 {
 	struct f_owner_ex owner = {.type = F_OWNER_TID, .pid = thread};
 	int fd = open_event(vcpu, thread);
@@ -97,20 +97,20 @@ failed:
 	return status;
 }
 
-static void last(struct sampler_vcpu *vcpu)
+static void tick_perf_last(struct sampler_vcpu *vcpu)
 {
 	ioctl(vcpu->perf_fd, PERF_EVENT_IOC_DISABLE, 0);
 	/* The thread may sleep, and then the event would never come. */
 	tick_send(vcpu);
 }
 
-static void stop(struct sampler_vcpu *vcpu)
+static void tick_perf_stop(struct sampler_vcpu *vcpu)
 {
 	tick_bind_descriptor(vcpu->perf_fd, 0);
 	close(vcpu->perf_fd);
 }
 
-static uint64_t signalled(struct sampler_vcpu *vcpu, const siginfo_t *info)
+static uint64_t tick_perf_signalled(struct sampler_vcpu *vcpu, const siginfo_t *info)
 {
 	(void)vcpu;
 	(void)info;
@@ -118,8 +118,8 @@ static uint64_t signalled(struct sampler_vcpu *vcpu, const siginfo_t *info)
 }
 
 const struct tick_source tick_perf_source = {
-	.start = start,
-	.last = last,
-	.stop = stop,
-	.signalled = signalled,
+	.start = tick_perf_start,
+	.last = tick_perf_last,
+	.stop = tick_perf_stop,
+	.signalled = tick_perf_signalled,
 };

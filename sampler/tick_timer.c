@@ -4,7 +4,7 @@
  * at which that was handled, so that there is no drift. With jitter each tick arms the next one, at
  * an absolute time around its nominal one: no drift either.
  */
-#include "sampler/session.h"
+#include "sampler/tick.h"
 
 #include "base/clock.h"
 
@@ -34,7 +34,7 @@ static int arm_displaced(struct sampler_vcpu *vcpu)
 	return timer_settime(vcpu->timer, TIMER_ABSTIME, &once, NULL);
 }
 
-static gp_status_t start(struct sampler_vcpu *vcpu, pid_t thread)
+static gp_status_t tick_timer_start(struct sampler_vcpu *vcpu, pid_t thread)
 {
 	const struct gp_sampler *session = vcpu->session;
 	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = TICK_SIGNAL};
@@ -62,7 +62,7 @@ static gp_status_t start(struct sampler_vcpu *vcpu, pid_t thread)
 	return GP_ERR_NO_RESOURCES;
 }
 
-static void last(struct sampler_vcpu *vcpu)
+static void tick_timer_last(struct sampler_vcpu *vcpu)
 {
 	struct itimerspec once = {.it_value = {.tv_nsec = 1}};
 
@@ -71,12 +71,12 @@ static void last(struct sampler_vcpu *vcpu)
 		tick_send(vcpu);
 }
 
-static void stop(struct sampler_vcpu *vcpu)
+static void tick_timer_stop(struct sampler_vcpu *vcpu)
 {
 	timer_delete(vcpu->timer);
 }
 
-static uint64_t signalled(struct sampler_vcpu *vcpu, const siginfo_t *info)
+static uint64_t tick_timer_signalled(struct sampler_vcpu *vcpu, const siginfo_t *info)
 {
 	uint64_t period = vcpu->session->period_ns, now, count = 1;
 	struct itimerspec plain = {timespec_of(period), timespec_of(period)};
@@ -97,13 +97,13 @@ static uint64_t signalled(struct sampler_vcpu *vcpu, const siginfo_t *info)
 		timer_settime(vcpu->timer, 0, &plain, NULL);
 	/* Once more in case stopping began in between: its signal must be the last. */
 	if (atomic_load(&vcpu->stopping))
-		last(vcpu);
+		tick_timer_last(vcpu);
 	return count;
 }
 
 const struct tick_source tick_timer_source = {
-	.start = start,
-	.last = last,
-	.stop = stop,
-	.signalled = signalled,
+	.start = tick_timer_start,
+	.last = tick_timer_last,
+	.stop = tick_timer_stop,
+	.signalled = tick_timer_signalled,
 };

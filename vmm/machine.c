@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "sampler/capture.h"
 #include "vmm/boot/boot.h"
 #include "vmm/cpuid.h"
 #include "vmm/devices/guest_ram.h"
@@ -157,7 +158,7 @@ static void on_stop(void *context, struct vcpu *vcpu)
 	if (!sampler_is_due(&machine->target, vcpu->index))
 		return;
 	vcpu_registers(vcpu, &cpu);
-	sampler_capture(&machine->target, vcpu->index, &cpu);
+	sampler_capture(&machine->target, vcpu->index, SAMPLER_VCPU_RUNNING, &cpu);
 }
 
 static void on_end(void *context, struct vcpu *vcpu)

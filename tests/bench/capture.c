@@ -4,7 +4,8 @@
  * the CPU's caches, and once after something else has gone through half a MiB, as a guest does
  * between two ticks.
  */
-#include "sampler/session.h"
+#include "sampler/capture.h"
+#include "sampler/sampler_vcpu.h"
 #include "tests/bench/framed_guest.h"
 
 #include <stdio.h>
@@ -120,7 +121,7 @@ static void measure(unsigned frames, bool cold, double copy)
 		if (cold)
 			pollute();
 		begin = now();
-		sampler_capture(&target, 0, &guest.cpu);
+		sampler_capture(&target, 0, SAMPLER_VCPU_RUNNING, &guest.cpu);
 		times[i] = (uint32_t)(now() - begin);
 		if (i % READ_EVERY == 0)
 			gp_sampler_read(session, 0, buffer, sizeof(buffer), &size);

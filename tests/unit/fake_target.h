@@ -8,7 +8,7 @@
 #include "fxt/metadata.h"
 #include "fxt/reader.h"
 #include "fxt/sample.h"
-#include "sampler/target.h"
+#include "sampler/capture.h"
 
 #include <guestprof/sampler.h>
 #include <pthread.h>
@@ -105,10 +105,10 @@ static inline void *fake_run(void *argument)
 			continue;
 		cpu.rip++;
 		atomic_fetch_add(&vcpu->stops, 1);
-		sampler_capture_in_state(&vcpu->target->target, vcpu->index, vcpu->target->state,
-					 vcpu->target->without_registers ? NULL
-					 : vcpu->target->cpus ? &vcpu->target->cpus[vcpu->index]
-							      : &cpu);
+		sampler_capture(&vcpu->target->target, vcpu->index, vcpu->target->state,
+				vcpu->target->without_registers ? NULL
+				: vcpu->target->cpus            ? &vcpu->target->cpus[vcpu->index]
+								: &cpu);
 	}
 	sampler_vcpu_ended(&vcpu->target->target, vcpu->index);
 	atomic_store(&vcpu->thread_id, 0);

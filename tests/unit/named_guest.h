@@ -9,7 +9,6 @@
 #include "guest-introspection/linux/linux_reader.h"
 #include "trace/trace.h"
 #include "guest-introspection/linux/linux_guest.h"
-#include "sampler/session.h"
 #include "naming/user_names.h"
 #include "tests/unit/fake_target.h"
 #include "tests/unit/tasks_image.h"
