@@ -163,7 +163,8 @@ static bool locate(const struct leaf_code *self, const struct leaf *leaf,
 		.start = symbol->start, .size = symbol->size, .linear = symbol->start};
 	if (symbol->kind == FXT_SYMBOL_FILE) {
 		/* Tables of a Linux process may be another's by now. */
-		if (view->kernel_found && (leaf->user || leaf->address < GUEST_KERNEL_HALF))
+		if (!view->missing.kernel.status &&
+		    (leaf->user || leaf->address < GUEST_KERNEL_HALF))
 			return false;
 		return space_of(leaf, &function->space);
 	}

@@ -53,7 +53,8 @@ static bool is_unknown_code(const struct namer *namer, uint64_t address)
 	if (address < GUEST_KERNEL_HALF)
 		return false;
 	linux_guest_lock(view);
-	unknown = view->symbols_read && !linux_guest_find_symbol(view, address, &symbol, &module);
+	unknown = !view->missing.symbols.status &&
+		  !linux_guest_find_symbol(view, address, &symbol, &module);
 	linux_guest_unlock(view);
 	return unknown;
 }
@@ -116,7 +117,7 @@ bool namer_find(const struct namer *namer, enum address_kind kind, uint64_t addr
 		if (found && module)
 			symbol_kind = FXT_SYMBOL_MODULE;
 	}
-	if (!found && kind == ADDRESS_STARTUP && view->symbols_read && view->kernel_physical &&
+	if (!found && kind == ADDRESS_STARTUP && view->kernel_physical &&
 	    address >= view->kernel_physical &&
 	    symbol_table_find(&view->symbols, address + slide, &symbol)) {
 		/* The kernel's first steps, before it runs where it was linked to. */

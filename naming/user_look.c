@@ -21,7 +21,7 @@
 #define AWAITED_NS (50 * NS_PER_MILLISECOND)
 
 struct user_look {
-	struct guest_programs programs;
+	const struct guest_programs *programs;
 	struct dsos dsos;
 	struct user_code code;
 	uint64_t clock_ns;
@@ -58,12 +58,13 @@ void user_look_destroy(struct user_look *self)
 
 bool user_look_begin(struct user_look *self, struct linux_guest *view)
 {
-	return linux_guest_programs(view, &self->programs);
+	self->programs = linux_guest_programs(view);
+	return self->programs;
 }
 
 bool user_look_isolated(const struct user_look *self)
 {
-	return self->programs.tasks.isolated;
+	return self->programs->tasks.isolated;
 }
 
 struct code_totals user_look_code_totals(const struct user_look *self)
@@ -192,7 +193,7 @@ static void name_addresses(struct user_look *self, struct mapping *mapping,
 	struct linux_mapping *area = &mapping->area;
 	struct user_code_source source = {
 		.code = &self->code,
-		.programs = &self->programs,
+		.programs = self->programs,
 		.area = area,
 		.space = self->tables,
 		.of = {.process = self->space->process, .address_space = self->address_space},
@@ -204,7 +205,7 @@ static void name_addresses(struct user_look *self, struct mapping *mapping,
 
 	area->name = area->kind == LINUX_MAPPING_SPECIAL ? mapping->name
 							 : dsos_path(&self->dsos, &area->file);
-	dso = dsos_get(&self->dsos, &self->programs, &self->user, area, &outlook);
+	dso = dsos_get(&self->dsos, self->programs, &self->user, area, &outlook);
 	if (dso && dso->readable &&
 	    elf_image_bias(&dso->symbols.image, area->start, area->offset, true, &source.bias))
 		source.image = &dso->symbols.image;
@@ -308,7 +309,7 @@ static bool see_mapping(void *context, const struct linux_mapping *seen)
 	sampled = low < space->waiting_count && space->waiting[low].address < seen->end;
 	if (!seen->executable && !sampled)
 		return true;
-	dsos_note(&self->dsos, &self->programs, self->user.mm, &area);
+	dsos_note(&self->dsos, self->programs, self->user.mm, &area);
 	mapping_snapshot_add(&self->snapshot, &area, sampled);
 	return true;
 }
@@ -338,9 +339,9 @@ static bool see_task(void *context, const struct linux_task *task)
 /* Whether the task that was found has the page tables of the samples, and where its stack is. */
 static bool verify(const struct user_look *self, uint64_t *stack)
 {
-	const struct guest_programs *programs = &self->programs;
+	const struct guest_programs *programs = self->programs;
 	const struct user_space *space = self->space;
-	uint64_t root = space->root & USER_PAGE_TABLES, tables, mm;
+	uint64_t root = space->root & X86_TABLE_ADDRESS, tables, mm;
 	struct address_space found;
 
 	if (!space->task ||
@@ -350,9 +351,8 @@ static bool verify(const struct user_look *self, uint64_t *stack)
 	    mm != space->found.mm || !linux_mappings_space(&programs->mappings, mm, &found) ||
 	    !linux_mappings_stack(&programs->mappings, mm, stack))
 		return false;
-	tables = found.root & USER_PAGE_TABLES;
-	return root == tables ||
-	       (programs->tasks.isolated && root == (tables | USER_ISOLATED_TABLES));
+	tables = found.root & X86_TABLE_ADDRESS;
+	return root == tables || (programs->tasks.isolated && root == (tables | X86_ISOLATION_BIT));
 }
 
 /* Memory is read while the guest runs: the process may have become another meanwhile. */
@@ -387,7 +387,7 @@ static bool look_at_process(struct user_look *self, bool *complete)
 	for (size_t i = 0; i < space->waiting_count; i++)
 		pending = pending || is_due(self, &space->waiting[i], SAMPLED_PENDING);
 	if (pending) {
-		*complete = linux_mappings_walk(&self->programs.mappings, self->user.mm,
+		*complete = linux_mappings_walk(&self->programs->mappings, self->user.mm,
 						see_mapping, self)
 				    .complete;
 		/* A sample on other page tables meanwhile: this may be a third program, on those of
@@ -436,9 +436,9 @@ static void look_at_space(struct user_look *self, struct user_space *space)
 	self->space = space;
 	self->user = (struct dso_user){.space = space->number};
 	self->tables = NULL;
-	self->address_space = (space->root & USER_PAGE_TABLES &
-			       ~(self->programs.tasks.isolated ? USER_ISOLATED_TABLES : 0)) |
-			      (self->programs.tasks.isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0);
+	self->address_space = (space->root & X86_TABLE_ADDRESS &
+			       ~(self->programs->tasks.isolated ? X86_ISOLATION_BIT : 0)) |
+			      (self->programs->tasks.isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0);
 	qsort(space->waiting, space->waiting_count, sizeof(*space->waiting), compare_addresses);
 	exists = look_at_process(self, &complete);
 	self->snapshot.count = 0;
@@ -446,7 +446,7 @@ static void look_at_space(struct user_look *self, struct user_space *space)
 		return;
 	if (!exists)
 		self->user.mm = self->user.leader = 0;
-	if (exists && linux_mappings_space(&self->programs.mappings, self->user.mm, &tables))
+	if (exists && linux_mappings_space(&self->programs->mappings, self->user.mm, &tables))
 		self->tables = &tables;
 	locate_addresses(self, exists, complete);
 	name_located(self);
@@ -467,7 +467,7 @@ void user_look_at(struct user_look *self, struct user_space *const *spaces, size
 		spaces[i]->found = (struct user_identity){0};
 	}
 	/* A list that changes meanwhile ends early: what was not found is looked for again. */
-	linux_task_walk(&self->programs.tasks, self->programs.memory, TASKS_MAX, see_task, self,
+	linux_task_walk(&self->programs->tasks, self->programs->memory, TASKS_MAX, see_task, self,
 			NULL);
 	/* Each time from another one on, so that none that is slow stands before the others. */
 	self->looks++;

@@ -75,7 +75,8 @@ bool user_names_see_sample(struct user_names *self, const struct fxt_sample *sam
 		return false;
 	pthread_mutex_lock(&self->lock);
 	space = user_spaces_at(&self->spaces, sample->process,
-			       sample->address_space & USER_PAGE_TABLES, sample->timestamp, &added);
+			       sample->address_space & X86_TABLE_ADDRESS, sample->timestamp,
+			       &added);
 	self->has_output = self->has_output || added;
 	if (space) {
 		space->resampled = true;

@@ -61,7 +61,7 @@ struct user_space *user_spaces_current(const struct user_spaces *self, uint64_t 
 
 uint64_t user_spaces_root(const struct user_spaces *self, uint64_t root)
 {
-	return root & USER_PAGE_TABLES & ~(self->isolated ? USER_ISOLATED_TABLES : 0);
+	return root & X86_TABLE_ADDRESS & ~(self->isolated ? X86_ISOLATION_BIT : 0);
 }
 
 struct user_space *user_spaces_add(struct user_spaces *self, struct user_space **at,

@@ -20,8 +20,6 @@
 #define USER_SPACE_ADDRESSES_MAX (1u << 16) /* sampled in one */
 #define USER_ADDRESSES_MAX (1u << 20)       /* in all */
 #define USER_SPACE_LISTS 4096u
-#define USER_PAGE_TABLES UINT64_C(0x000ffffffffff000) /* of CR3; Intel SDM vol. 3, 4.5.2 */
-#define USER_ISOLATED_TABLES UINT64_C(0x1000) /* arch/x86/entry/calling.h: PTI_USER_PGTABLE_BIT */
 
 /* Which program it is, beyond its page tables: a stack's place is random, a task_struct and an
  * mm_struct are reused, all of them at once hardly. */

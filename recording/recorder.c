@@ -326,9 +326,10 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	recorder->log_words = malloc(GUEST_LOG_WAITING_WORDS * sizeof(*recorder->log_words));
 	names.view = sampler_target_guest(config->target);
 	recorder->programs = names.view ? user_names_create(names.view) : NULL;
-	recorder->leaves = names.view ? leaf_code_create(&recorder->namer, names.view->memory,
-							 write_words, recorder)
-				      : NULL;
+	recorder->leaves = names.view
+				   ? leaf_code_create(&recorder->namer, names.view->programs.memory,
+						      write_words, recorder)
+				   : NULL;
 	namer_init(&recorder->namer, &names);
 	recorder->view = names.view;
 	recorder->watch = (struct record_watch){.namer = &recorder->namer,
@@ -411,14 +412,14 @@ void recorder_finish(struct recorder *recorder, const char *end_reason,
 	trace_output_end(&recorder->output);
 	summary.file_bytes = recorder->output.offset;
 	linux_guest_lock(view);
-	summary.kernel_found = view->kernel_found;
-	summary.symbols_found = view->symbols_read;
-	summary.tasks_found = view->tasks_known;
+	summary.kernel_found = !view->missing.kernel.status;
+	summary.symbols_found = !view->missing.symbols.status;
+	summary.tasks_found = !view->missing.tasks.status;
 	memcpy(summary.banner, view->kernel.banner, sizeof(summary.banner));
-	summary.no_names = view->no_names;
-	summary.no_tasks = view->no_tasks;
-	summary.no_stacks = view->no_stack;
-	summary.no_programs = view->no_programs;
+	summary.no_names = view->missing.symbols;
+	summary.no_tasks = view->missing.tasks;
+	summary.no_stacks = view->missing.stacks;
+	summary.no_programs = view->missing.programs;
 	linux_guest_unlock(view);
 	summary.problem = recorder->output.problem;
 	namer_count(&recorder->namer, &summary.addresses, &summary.unnamed);

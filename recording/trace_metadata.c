@@ -67,8 +67,9 @@ static void read_build_id(const struct linux_guest *view, char text[2 * BUILD_ID
 	struct vmcoreinfo info;
 
 	*text = 0;
-	if (!view->symbols_read ||
-	    linux_vmcoreinfo_read(view->memory, &view->kernel, &view->symbols, &info, NULL))
+	if (view->missing.symbols.status ||
+	    linux_vmcoreinfo_read(view->programs.memory, &view->kernel, &view->symbols, &info,
+				  NULL))
 		return;
 	for (uint32_t i = 0; i < info.build_id_size; i++)
 		snprintf(text + (size_t)2 * i, 3, "%02x", info.build_id[i]);
@@ -86,7 +87,7 @@ void trace_metadata_guest(struct trace_output *output, const struct linux_guest 
 		text_argument(FXT_GUEST_BUILD_ID, build_id),
 	};
 
-	if (view->kernel_found)
+	if (!view->missing.kernel.status)
 		write_event(output, FXT_GUEST, FXT_VCPU_PROCESS, arguments, ARRAY_SIZE(arguments));
 }
 
@@ -107,7 +108,8 @@ static void write_module(struct trace_output *output, const struct linux_guest *
 			 uint16_t id)
 {
 	uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT];
-	unsigned size = linux_module_build_id(&view->module_layout, view->memory, module, build_id);
+	unsigned size = linux_module_build_id(&view->module_layout, view->programs.memory, module,
+					      build_id);
 	const struct fxt_module record = {.id = id,
 					  .name = fxt_text(module->name),
 					  .build_id = fxt_bytes((const char *)build_id, size)};
@@ -122,10 +124,10 @@ static void write_module(struct trace_output *output, const struct linux_guest *
 void trace_metadata_modules(struct trace_output *output, const struct linux_guest *view,
 			    const struct namer *namer)
 {
-	const struct linux_modules *modules = &view->modules.list;
+	const struct linux_modules *modules = &view->modules;
 	uint16_t id = 0;
 
-	for (size_t i = 0; view->modules.known && i < modules->count; i++) {
+	for (size_t i = 0; i < modules->count; i++) {
 		const struct linux_range *ranges[] = {&modules->modules[i].text,
 						      &modules->modules[i].init_text};
 

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "guest-introspection/linux/kallsyms.h"
+#include "guest-introspection/linux/linux_reader.h"
 #include "guest-introspection/x86/translate.h"
 
 #include <stdlib.h>
@@ -21,25 +22,26 @@ struct linux_guest *linux_guest_create(const struct guest_memory *memory, unsign
 
 	if (!guest)
 		return NULL;
-	guest->memory = memory;
+	guest->programs.memory = memory;
 	guest->vcpu_count = vcpu_count;
 	guest->publish = publish;
 	guest->context = context;
 	guest->wait_ns = FIRST_WAIT_NS;
 	pthread_mutex_init(&guest->learning, NULL);
 	pthread_mutex_init(&guest->lock, NULL);
-	symbol_table_init(&guest->symbols);
-	error_set(&guest->no_names, GP_ERR_NOT_FOUND, "no sample has been taken");
-	error_set(&guest->no_tasks, GP_ERR_NOT_FOUND, "no sample has been taken");
-	error_set(&guest->no_programs, GP_ERR_NOT_FOUND, "no sample has been taken");
+	error_set(&guest->missing.kernel, GP_ERR_NOT_FOUND, "no sample has been taken");
+	guest->missing.symbols = guest->missing.tasks = guest->missing.modules =
+		guest->missing.programs = guest->missing.kernel;
 	return guest;
 }
 
-static void modules_clear(struct guest_modules *modules)
+/* Says why `part` of guest->missing is not known, or that it is. */
+static void note(struct linux_guest *guest, struct error *part, gp_status_t status,
+		 const struct error *why)
 {
-	if (modules->known)
-		linux_modules_deinit(&modules->list);
-	modules->known = false;
+	linux_guest_lock(guest);
+	*part = status ? *why : (struct error){0};
+	linux_guest_unlock(guest);
 }
 
 static void knowledge_destroy(struct guest_knowledge *knowledge)
@@ -64,7 +66,7 @@ static void publish(struct linux_guest *guest, struct guest_knowledge *next)
 	if (next && next->stack == before->stack)
 		before->stack = NULL; /* handed on */
 	knowledge_destroy(before);
-	program_rules_free_retired(&guest->programs);
+	program_rules_free_retired(&guest->rules);
 }
 
 void linux_guest_destroy(struct linux_guest *guest)
@@ -74,10 +76,10 @@ void linux_guest_destroy(struct linux_guest *guest)
 	if (guest->knowledge)
 		publish(guest, NULL);
 	linux_stack_destroy(guest->base);
-	program_rules_deinit(&guest->programs);
+	program_rules_deinit(&guest->rules);
 	symbol_table_deinit(&guest->symbols);
-	modules_clear(&guest->modules);
-	modules_clear(&guest->modules_before);
+	linux_modules_deinit(&guest->modules);
+	linux_modules_deinit(&guest->modules_before);
 	pthread_mutex_destroy(&guest->lock);
 	pthread_mutex_destroy(&guest->learning);
 	free(guest);
@@ -88,28 +90,29 @@ void linux_guest_destroy(struct linux_guest *guest)
 static bool find_kernel(struct linux_guest *guest, const struct guest_cpu *cpus, const bool *known,
 			unsigned count)
 {
-	for (unsigned i = 0; i < count; i++) {
-		struct translation translation;
-		struct linux_kernel kernel;
-		struct error error = {0};
+	const struct guest_memory *memory = guest->programs.memory;
+	struct translation translation;
+	struct linux_kernel kernel;
+	struct error error;
 
-		/* One vCPU after the other: some may still be in a mode that tells nothing. */
+	/* One vCPU after the other: some may still be in a mode that tells nothing. */
+	for (unsigned i = 0; i < count; i++) {
 		if (!known[i])
 			continue;
-		if (linux_kernel_find(guest->memory, &cpus[i], 1, &kernel, &error)) {
-			linux_guest_lock(guest);
-			if (!guest->symbols_read)
-				guest->no_names = error;
-			linux_guest_unlock(guest);
+		if (linux_kernel_find(memory, &cpus[i], 1, &kernel, &error)) {
+			if (guest->missing.kernel.status)
+				note(guest, &guest->missing.kernel, error.status, &error);
+			if (guest->missing.symbols.status)
+				note(guest, &guest->missing.symbols, error.status, &error);
 			continue;
 		}
 		linux_guest_lock(guest);
 		guest->kernel = kernel;
-		guest->kernel_found = true;
-		guest->kernel_physical = 0;
-		if (guest_translate(&kernel.space, guest->memory, gva(kernel.text_base),
-				    &translation) == TRANSLATE_OK)
-			guest->kernel_physical = translation.gpa.value;
+		guest->missing.kernel = (struct error){0};
+		guest->kernel_physical =
+			guest_translate(&kernel.space, memory, gva(kernel.text_base), &translation)
+				? 0
+				: translation.gpa.value;
 		linux_guest_unlock(guest);
 		return true;
 	}
@@ -119,114 +122,89 @@ static bool find_kernel(struct linux_guest *guest, const struct guest_cpu *cpus,
 static bool read_symbols(struct linux_guest *guest)
 {
 	struct symbol_table symbols;
-	struct error error = {0};
+	struct error error;
 	gp_status_t status;
 
-	if (guest->symbols_read)
+	if (!guest->missing.symbols.status)
 		return true;
-	status = linux_kallsyms_read(guest->memory, &guest->kernel, &symbols, &error);
+	status = linux_kallsyms_read(guest->programs.memory, &guest->kernel, &symbols, &error);
 	linux_guest_lock(guest);
-	if (status) {
-		guest->no_names = error;
-	} else {
+	if (!status)
 		guest->symbols = symbols;
-		guest->symbols_read = true;
-		guest->no_names = (struct error){0};
-	}
+	guest->missing.symbols = status ? error : (struct error){0};
 	linux_guest_unlock(guest);
 	return !status;
 }
 
-/* Where the mappings and files of user programs are. */
-static void read_program_types(struct linux_guest *guest, const struct btf *btf)
-{
-	struct error error = {0};
-
-	guest->programs_known =
-		linux_files_init(guest->memory, &guest->kernel, &guest->symbols, btf, &guest->files,
-				 &error) == GP_OK &&
-		linux_mappings_init(&guest->files, &guest->symbols, btf, &guest->mappings,
-				    &error) == GP_OK &&
-		linux_page_cache_init(guest->memory, &guest->kernel, &guest->symbols, btf,
-				      &guest->cache, &error) == GP_OK;
-	linux_guest_lock(guest);
-	guest->no_programs = error;
-	linux_guest_unlock(guest);
-}
-
-bool linux_guest_programs(struct linux_guest *guest, struct guest_programs *out)
+const struct guest_programs *linux_guest_programs(struct linux_guest *guest)
 {
 	bool known;
 
 	pthread_mutex_lock(&guest->learning);
 	/* Before boot is over there are no programs, and the layout is about to change. */
-	known = guest->programs_known && guest->settled;
-	if (known) {
-		out->memory = guest->memory;
-		out->copies = guest->copies;
-		out->tasks = guest->tasks;
-		out->files = guest->files;
-		out->mappings = guest->mappings;
-		out->mappings.files = &out->files;
-		out->cache = guest->cache;
-	}
+	known = guest->settled && !guest->missing.programs.status;
 	pthread_mutex_unlock(&guest->learning);
-	return known;
+	return known ? &guest->programs : NULL;
 }
 
 void linux_guest_use_copies(struct linux_guest *guest, struct file_copies *copies)
 {
 	pthread_mutex_lock(&guest->learning);
-	guest->copies = copies;
+	guest->programs.copies = copies;
 	pthread_mutex_unlock(&guest->learning);
 }
 
-/* Where tasks and modules are; once. */
+/* Where tasks, modules, mappings and files are; once. */
 static void read_types(struct linux_guest *guest)
 {
-	struct error error = {0};
-	struct btf *btf = NULL;
+	struct guest_programs *to = &guest->programs;
+	const struct guest_memory *memory = to->memory;
+	const struct linux_kernel *kernel = &guest->kernel;
+	const struct symbol_table *symbols = &guest->symbols;
+	struct error error;
+	struct btf *btf;
+	gp_status_t status;
 
 	if (guest->types_tried)
 		return;
 	guest->types_tried = true;
-	if (linux_btf_read(guest->memory, &guest->kernel, &guest->symbols, &btf, &error)) {
-		linux_guest_lock(guest);
-		guest->no_tasks = error;
-		linux_guest_unlock(guest);
+	status = linux_btf_read(memory, kernel, symbols, &btf, &error);
+	if (status) {
+		note(guest, &guest->missing.tasks, status, &error);
+		note(guest, &guest->missing.modules, status, &error);
+		note(guest, &guest->missing.programs, status, &error);
 		return;
 	}
-	guest->tasks_known = linux_task_layout_init(guest->memory, &guest->kernel, &guest->symbols,
-						    btf, &guest->tasks, &error) == GP_OK;
-	linux_guest_lock(guest);
-	guest->no_tasks = guest->tasks_known ? (struct error){0} : error;
-	linux_guest_unlock(guest);
-	guest->layout_known = linux_module_layout_init(&guest->kernel, &guest->symbols, btf,
-						       &guest->module_layout, &error) == GP_OK;
-	read_program_types(guest, btf);
+	status = linux_task_layout_init(memory, kernel, symbols, btf, &to->tasks, &error);
+	note(guest, &guest->missing.tasks, status, &error);
+	status = linux_module_layout_init(kernel, symbols, btf, &guest->module_layout, &error);
+	note(guest, &guest->missing.modules, status, &error);
+	status = linux_files_init(memory, kernel, symbols, btf, &to->files, &error);
+	if (!status)
+		status = linux_mappings_init(&to->files, symbols, btf, &to->mappings, &error);
+	if (!status)
+		status = linux_page_cache_init(memory, kernel, symbols, btf, &to->cache, &error);
+	note(guest, &guest->missing.programs, status, &error);
 	btf_destroy(btf);
 }
 
 /* Reads the modules again when their list changed. True: it did. */
 static bool read_modules(struct linux_guest *guest, bool now)
 {
-	struct guest_modules next = {0};
+	const struct guest_memory *memory = guest->programs.memory;
 	uint64_t begin = monotonic_ns();
-	struct error error;
+	struct linux_modules next;
 	gp_status_t status;
 
-	if (!guest->layout_known || (!now && begin < guest->next_modules_ns))
+	if (guest->missing.modules.status || (!now && begin < guest->next_modules_ns) ||
+	    !linux_modules_changed(&guest->module_layout, memory, &guest->modules.stamp))
 		return false;
-	if (guest->modules.known && !linux_modules_changed(&guest->module_layout, guest->memory,
-							   &guest->modules.list.stamp))
-		return false;
-	status = linux_modules_read(&guest->module_layout, guest->memory, &next.list, &error);
+	status = linux_modules_read(&guest->module_layout, memory, &next, NULL);
 	guest->next_modules_ns = begin + (monotonic_ns() - begin) * MODULES_SHARE;
 	if (status && status != GP_ERR_IO_DATA_INTEGRITY)
 		return false;
-	next.known = true;
 	linux_guest_lock(guest);
-	modules_clear(&guest->modules_before);
+	linux_modules_deinit(&guest->modules_before);
 	guest->modules_before = guest->modules;
 	guest->modules = next;
 	linux_guest_unlock(guest);
@@ -238,15 +216,13 @@ static bool read_modules(struct linux_guest *guest, bool now)
 static struct linux_stack *replace_base(struct linux_guest *guest)
 {
 	struct linux_stack *before = guest->base;
-	struct error note = {0}, error = {0};
+	struct error less = {0}, error;
 
 	guest->base = NULL;
-	if (linux_stack_create(guest->memory, &guest->kernel, &guest->symbols, &guest->base, &note,
-			       &error))
-		note = error;
-	linux_guest_lock(guest);
-	guest->no_stack = note;
-	linux_guest_unlock(guest);
+	if (linux_stack_create(guest->programs.memory, &guest->kernel, &guest->symbols,
+			       &guest->base, &less, &error))
+		less = error;
+	note(guest, &guest->missing.stacks, less.status, &less);
 	return before;
 }
 
@@ -259,9 +235,9 @@ static struct guest_knowledge *make_knowledge(const struct linux_guest *guest)
 	if (!made)
 		return NULL;
 	made->vcpu_count = guest->vcpu_count;
-	made->tasks_known = guest->tasks_known;
-	made->tasks = guest->tasks;
-	made->program_count = program_rules_list(&guest->programs, made->programs);
+	made->tasks_known = !guest->missing.tasks.status;
+	made->tasks = guest->programs.tasks;
+	made->program_count = program_rules_list(&guest->rules, made->programs);
 	return made;
 }
 
@@ -299,9 +275,8 @@ static void publish_knowledge(struct linux_guest *guest)
 	}
 	if (guest->base)
 		linux_stack_create_from(guest->base, &next->stack, &error);
-	for (size_t i = 0; next->stack && guest->modules.known && i < guest->modules.list.count;
-	     i++)
-		add_module(next->stack, guest->memory, &guest->modules.list.modules[i]);
+	for (size_t i = 0; next->stack && i < guest->modules.count; i++)
+		add_module(next->stack, guest->programs.memory, &guest->modules.modules[i]);
 	next->unwind = next->stack ? linux_stack_unwind_kernel(next->stack) : NULL;
 	publish(guest, next);
 }
@@ -310,17 +285,16 @@ static void publish_knowledge(struct linux_guest *guest)
 static void learn_programs(struct linux_guest *guest)
 {
 	struct guest_knowledge *known = guest->knowledge, *next;
-	struct linux_mappings mappings = guest->mappings;
+	struct guest_programs *programs = &guest->programs;
 	bool changed = false;
 
-	if (!known || !guest->programs_known || !guest->settled)
+	if (!known || guest->missing.programs.status || !guest->settled)
 		return;
-	mappings.files = &guest->files;
 	for (unsigned i = 0; i < known->vcpu_count; i++) {
 		uint64_t mm = atomic_exchange(&known->vcpus[i].wanted, 0);
 
-		if (mm && program_rules_want(&guest->programs, &mappings, &guest->cache,
-					     guest->copies, mm, monotonic_ns()))
+		if (mm && program_rules_want(&guest->rules, &programs->mappings, &programs->cache,
+					     programs->copies, mm, monotonic_ns()))
 			changed = true;
 	}
 	if (!changed)
@@ -340,19 +314,22 @@ static void learn_programs(struct linux_guest *guest)
 static void settle(struct linux_guest *guest, const struct guest_cpu *cpus, const bool *known,
 		   unsigned count)
 {
-	bool moved = guest->tasks_known && guest->tasks.settled;
+	struct guest_programs *programs = &guest->programs;
+	bool has_tasks = !guest->missing.tasks.status;
+	bool moved = has_tasks && programs->tasks.settled;
 
 	if (!find_kernel(guest, cpus, known, count))
 		return;
 	guest->module_layout.space = guest->kernel.space;
-	if (!guest->tasks_known)
+	if (!has_tasks)
 		return;
-	guest->tasks.space = guest->kernel.space;
-	linux_task_layout_refresh(&guest->tasks, guest->memory);
-	guest->files.space = guest->cache.space = guest->kernel.space;
+	programs->tasks.space = guest->kernel.space;
+	linux_task_layout_refresh(&programs->tasks, programs->memory);
+	programs->files.space = programs->cache.space = guest->kernel.space;
 	/* Randomized by setup_arch(), which may have been still to come. */
-	linux_page_cache_refresh(&guest->cache);
-	guest->settled = moved && guest->tasks.settled;
+	if (!guest->missing.programs.status)
+		linux_page_cache_refresh(&programs->cache);
+	guest->settled = moved && programs->tasks.settled;
 }
 
 static gp_status_t missing(struct linux_guest *guest, struct error *error)
@@ -361,7 +338,7 @@ static gp_status_t missing(struct linux_guest *guest, struct error *error)
 	gp_status_t status;
 
 	linux_guest_lock(guest);
-	why = guest->symbols_read ? &guest->no_tasks : &guest->no_names;
+	why = guest->missing.symbols.status ? &guest->missing.symbols : &guest->missing.tasks;
 	status = why->status;
 	if (error)
 		*error = *why;
@@ -387,7 +364,7 @@ gp_status_t linux_guest_learn(struct linux_guest *guest, const struct guest_cpu 
 	if (!guest->settled && monotonic_ns() < guest->next_step_ns)
 		goto out;
 	guest->next_step_ns = monotonic_ns() + STEP_INTERVAL_NS;
-	if (!guest->symbols_read) {
+	if (guest->missing.symbols.status) {
 		/* The page tables that boot uses go away: look anew each time. */
 		if (!find_kernel(guest, cpus, known, count))
 			goto out;
@@ -426,9 +403,9 @@ void linux_guest_learn_names(struct linux_guest *guest, const struct guest_cpu *
 			     const bool *known, unsigned count)
 {
 	pthread_mutex_lock(&guest->learning);
-	if (!guest->symbols_read && find_kernel(guest, cpus, known, count))
+	if (guest->missing.symbols.status && find_kernel(guest, cpus, known, count))
 		read_symbols(guest);
-	if (guest->symbols_read) {
+	if (!guest->missing.symbols.status) {
 		read_types(guest);
 		read_modules(guest, true);
 	}
@@ -438,29 +415,22 @@ void linux_guest_learn_names(struct linux_guest *guest, const struct guest_cpu *
 bool linux_guest_find_symbol(const struct linux_guest *guest, uint64_t address,
 			     struct symbol *symbol, bool *module)
 {
-	*module = false;
-	if (guest->symbols_read && symbol_table_find(&guest->symbols, address, symbol))
-		return true;
-	*module = true;
-	if (guest->modules.known &&
-	    symbol_table_find(&guest->modules.list.symbols, address, symbol))
-		return true;
-	return guest->modules_before.known &&
-	       symbol_table_find(&guest->modules_before.list.symbols, address, symbol);
+	*module = !symbol_table_find(&guest->symbols, address, symbol);
+	return !*module || symbol_table_find(&guest->modules.symbols, address, symbol) ||
+	       symbol_table_find(&guest->modules_before.symbols, address, symbol);
 }
 
 bool linux_guest_panicked(struct linux_guest *guest)
 {
-	struct symbol symbol;
-	int32_t cpu = -1; /* kernel/panic.c: panic_cpu is -1 until a CPU panics */
+	struct linux_reader reader = linux_reader_of(guest->programs.memory, &guest->kernel.space);
+	uint64_t symbol;
+	uint32_t cpu;
 	bool panicked;
 
 	linux_guest_lock(guest);
-	panicked = guest->symbols_read &&
-		   symbol_table_find_name(&guest->symbols, "panic_cpu", &symbol) &&
-		   guest_read_virtual(&guest->kernel.space, NULL, guest->memory, gva(symbol.start),
-				      &cpu, sizeof(cpu)) == TRANSLATE_OK &&
-		   cpu >= 0;
+	symbol = linux_symbol_address(&guest->symbols, "panic_cpu");
+	/* kernel/panic.c: panic_cpu is -1 until a CPU panics. */
+	panicked = symbol && linux_read_u32(&reader, symbol, &cpu) && (int32_t)cpu >= 0;
 	linux_guest_unlock(guest);
 	return panicked;
 }

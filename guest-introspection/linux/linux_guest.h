@@ -1,16 +1,16 @@
-/* What has been learned of the kernel that a target's guest runs: its symbols, its modules, how its
- * stacks are unwound and where its tasks are. One per target.
+/* The Linux that a guest runs, as far as it is known: kernel, symbols, modules, tasks, the files
+ * and mappings of its processes, how its stacks are unwound; and for each part that is missing,
+ * why.
  *
- * Learning is slow, allocates, and is done step by step by whoever calls linux_guest_learn(), never
- * with a vCPU stopped. What capture needs of it is published as one value that does not change any
- * more (struct guest_knowledge); a later one takes its place, and the one before is freed when no
- * capture uses it any longer.
+ * Learning is slow, allocates, and is done step by step by the threads that call
+ * linux_guest_learn(), never with a vCPU stopped. What captures need of it is one value that does
+ * not change (struct guest_knowledge); it is published, and a later one takes its place.
  *
  *   no kernel -> kernel found -> symbols -> types, tasks, stacks: published
  *                                             -> again when modules come or go
  *
  * Every step may fail for now (the guest is still booting) or for good (a kernel that has none of
- * it): what is missing is told by name, and everything else goes on.
+ * it): the reason says what is missing by name, and everything else goes on.
  */
 #ifndef GUEST_INTROSPECTION_LINUX_LINUX_GUEST_H
 #define GUEST_INTROSPECTION_LINUX_LINUX_GUEST_H
@@ -50,10 +50,14 @@ struct guest_knowledge {
 	struct guest_knowledge_vcpu vcpus[];
 };
 
-/* Modules as they were at one time. */
-struct guest_modules {
-	bool known;
-	struct linux_modules list;
+/* What is needed to look into the guest's processes. */
+struct guest_programs {
+	const struct guest_memory *memory;
+	_Atomic(struct file_copies *) copies; /* of the guest's programs; NULL: none are known */
+	struct linux_task_layout tasks;
+	struct linux_files files;
+	struct linux_mappings mappings;
+	struct linux_page_cache cache;
 };
 
 /* Gives captures `next` to use (NULL: nothing). When it returns no capture uses the one before any
@@ -61,12 +65,10 @@ struct guest_modules {
 typedef void linux_guest_publish(void *context, struct guest_knowledge *next);
 
 struct linux_guest {
-	const struct guest_memory *memory;
 	unsigned vcpu_count;
 	linux_guest_publish *publish;
 	void *context;
-	struct guest_knowledge *knowledge; /* what captures use; NULL: nothing yet */
-	_Atomic unsigned published;        /* how often something was given to captures */
+	_Atomic unsigned published; /* how often something was given to captures */
 
 	/* Held by learners among themselves, for as long as a step takes. */
 	pthread_mutex_t learning;
@@ -75,33 +77,30 @@ struct linux_guest {
 	uint64_t wait_ns;
 	uint64_t next_modules_ns;
 	bool types_tried;
-	bool tasks_known;
-	bool layout_known;
-	bool programs_known;
-	struct linux_files files; /* these three are only copied: linux_guest_programs() */
-	struct linux_mappings mappings;
-	struct linux_page_cache cache;
 	bool settled; /* boot does not change any more what was learned */
-	struct linux_task_layout tasks;
+	struct guest_programs programs;
 	struct linux_module_layout module_layout;
-	struct program_rules programs;
-	struct file_copies *copies; /* of the guest's programs; NULL: none are known */
-	struct linux_stack *base;   /* without modules: what the published ones are made from */
+	struct program_rules rules;
+	struct linux_stack *base; /* without modules: the published ones are made from it */
+	struct guest_knowledge *knowledge; /* what captures use; NULL: nothing yet */
 
 	/* Held for a short time to look at or to exchange what follows: linux_guest_lock(). */
 	pthread_mutex_t lock;
-	bool kernel_found;
 	struct linux_kernel kernel;
-	uint64_t kernel_physical; /* of kernel.text_base; 0: not known */
-	bool symbols_read;
+	uint64_t kernel_physical;    /* of kernel.text_base; 0: not known */
 	struct symbol_table symbols; /* of vmlinux */
-	struct guest_modules modules;
+	struct linux_modules modules;
 	/* Those before the last change: names of what was unloaded, or freed after its start. */
-	struct guest_modules modules_before;
-	struct error no_names;    /* why there are no kernel symbols (yet) */
-	struct error no_tasks;    /* why samples do not say which task runs (yet) */
-	struct error no_programs; /* why user programs' mappings cannot be read (yet) */
-	struct error no_stack;    /* what kernel stacks lack; GP_OK: nothing */
+	struct linux_modules modules_before;
+	/* Why a part is not known (yet); GP_OK: it is. */
+	struct {
+		struct error kernel;
+		struct error symbols;
+		struct error tasks; /* which task runs */
+		struct error modules;
+		struct error programs; /* their mappings and files */
+		struct error stacks;   /* what the kernel's stacks lack */
+	} missing;
 };
 
 /* `memory` must outlive it; `publish` may be NULL. NULL: no memory. */
@@ -122,23 +121,13 @@ gp_status_t linux_guest_learn(struct linux_guest *guest, const struct guest_cpu 
 void linux_guest_learn_names(struct linux_guest *guest, const struct guest_cpu *cpus,
 			     const bool *known, unsigned count);
 
-/* What is needed to look into the guest's processes. Use it where it stays. */
-struct guest_programs {
-	const struct guest_memory *memory;
-	struct file_copies *copies; /* may be NULL */
-	struct linux_task_layout tasks;
-	struct linux_files files;
-	struct linux_mappings mappings;
-	struct linux_page_cache cache;
-};
-
-/* From now on copies of the guest's programs are looked for here; NULL: nowhere. Waits for a
- * learner, and they are in use no longer when it returns. */
+/* From now on copies of the guest's programs are looked for here; NULL: none are. Waits for a
+ * learner: when it returns no learner uses the ones before. */
 void linux_guest_use_copies(struct linux_guest *guest, struct file_copies *copies);
 
-/* A copy of what is known of it now. False, `out` untouched: nothing yet, or this kernel is one
- * whose processes cannot be looked into (guest->no_programs). Waits for a learner. */
-bool linux_guest_programs(struct linux_guest *guest, struct guest_programs *out);
+/* NULL: nothing is known yet, or the processes of this kernel cannot be looked into
+ * (missing.programs). Does not change any more, but for `copies`. Waits for a learner. */
+const struct guest_programs *linux_guest_programs(struct linux_guest *guest);
 
 static inline void linux_guest_lock(struct linux_guest *guest)
 {
@@ -153,7 +142,7 @@ static inline void linux_guest_unlock(struct linux_guest *guest)
 /* The guest kernel's memory says that it panicked. */
 bool linux_guest_panicked(struct linux_guest *guest);
 
-/* The name of a kernel address, linear; `module` tells which kind. Locked. */
+/* The symbol of a linear kernel address; `module`: it is one of a module. Locked. */
 bool linux_guest_find_symbol(const struct linux_guest *guest, uint64_t address,
 			     struct symbol *symbol, bool *module);
 

@@ -51,7 +51,7 @@ static void set_up(void)
 		memory_bytes[PHYSICAL + i] = (uint8_t)(i * 31 + i / 4096);
 	for (uint64_t page = 0; page < TEXT_PAGES; page++)
 		map(page, 0);
-	view = (struct linux_guest){.memory = &memory.memory, .kernel_found = true};
+	view = (struct linux_guest){.programs.memory = &memory.memory};
 	pthread_mutex_init(&view.lock, NULL);
 	view.kernel.text_base = TEXT;
 	view.kernel.text_end = TEXT + TEXT_PAGES * 4096;
@@ -61,7 +61,6 @@ static void set_up(void)
 	add_symbol(&view.symbols, TEXT + 4000, 200, "over_two_pages");
 	add_symbol(&view.symbols, TEXT + 8192, 20 * 4096, "long");
 	symbol_table_finish(&view.symbols);
-	view.symbols_read = true;
 	namer_init(&namer, &(struct namer_config){.view = &view});
 	leaves = leaf_code_create(&namer, &memory.memory, keep, NULL);
 	cr_assert_not_null(leaves);
@@ -244,7 +243,7 @@ Test(leaf_code, another_guests_code_is_read_where_its_samples_were)
 	struct symbol_table table = {0};
 	struct fxt_code code;
 
-	view.kernel_found = false;
+	view.missing.kernel.status = GP_ERR_NOT_FOUND;
 	add_symbol(&table, PHYSICAL + 8, 16, "flat");
 	symbol_table_finish(&table);
 	namer.config.tables = &table;

@@ -82,9 +82,9 @@ static inline uint64_t peek(uint64_t address)
 /* Where a process's mappings hang: a maple tree, or the list before 6.1. */
 static inline uint64_t mappings_root(const struct thread *thread)
 {
-	return thread->mm + (view->mappings.mm_tree != LINUX_MEMBER_MISSING
-				     ? view->mappings.mm_tree
-				     : view->mappings.mm_list);
+	return thread->mm + (view->programs.mappings.mm_tree != LINUX_MEMBER_MISSING
+				     ? view->programs.mappings.mm_tree
+				     : view->programs.mappings.mm_list);
 }
 
 static inline bool open_image(const char *name)
@@ -104,9 +104,10 @@ static inline bool open_image(const char *name)
 	for (int i = 0; i < 3; i++)
 		linux_guest_learn(view, image.base.image.cpus, known, image.base.image.cpu_count,
 				  NULL);
-	cr_assert(view->programs_known && view->settled, "%s", view->no_programs.text);
+	cr_assert(!view->missing.programs.status && view->settled, "%s",
+		  view->missing.programs.text);
 	thread_count = 0;
-	linux_task_walk(&view->tasks, image.base.memory, 65536, note_thread, NULL, NULL);
+	linux_task_walk(&view->programs.tasks, image.base.memory, 65536, note_thread, NULL, NULL);
 	cr_assert_gt(thread_count, 40);
 	namer = user_names_create(view);
 	file_words = 0;
