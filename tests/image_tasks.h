@@ -3,7 +3,7 @@
 #ifndef TESTS_IMAGE_TASKS_H
 #define TESTS_IMAGE_TASKS_H
 
-#include "guest-introspection/linux/btf.h"
+#include "guest-introspection/elf/btf.h"
 #include "guest-introspection/linux/kallsyms.h"
 #include "guest-introspection/linux/linux_kernel.h"
 #include "guest-introspection/linux/linux_stack.h"

@@ -3,7 +3,7 @@
 #ifndef TESTS_VMCOREINFO_COMPARE_H
 #define TESTS_VMCOREINFO_COMPARE_H
 
-#include "guest-introspection/linux/btf.h"
+#include "guest-introspection/elf/btf.h"
 #include "guest-introspection/linux/vmcoreinfo.h"
 
 #include <stdio.h>

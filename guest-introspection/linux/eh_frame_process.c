@@ -3,7 +3,7 @@
 #include "base/cleanup.h"
 #include "base/container.h"
 #include "guest-introspection/unwind/eh_frame_source.h"
-#include "guest-introspection/linux/user_memory.h"
+#include "guest-introspection/linux/linux_mappings.h"
 
 #include <string.h>
 
@@ -12,6 +12,13 @@
 /* Files of one process that are looked for in its memory, too: each takes a walk over all of its
  * mappings. */
 #define MEMORY_FILE_LIMIT 64u
+
+/* A program is prepared anew when stacks of it still end early: it may have mapped more meanwhile,
+ * or more of its files may be at hand. Less and less often. */
+#define FIRST_WAIT_NS UINT64_C(500000000)
+#define LONGEST_WAIT_NS UINT64_C(16000000000)
+/* But soon, when a file is being looked for outside the guest. */
+#define AWAITED_WAIT_NS UINT64_C(100000000)
 
 /* What tells one file from another. A number is given again after a file is gone; what it says of
  * itself then differs. */
@@ -194,22 +201,6 @@ static bool collect(void *context, const struct linux_mapping *mapping)
 	return true;
 }
 
-/* Collects where else in a process one file is mapped. */
-struct same_file {
-	uint64_t inode;
-	struct user_memory *memory;
-};
-
-static bool add_piece(void *context, const struct linux_mapping *mapping)
-{
-	struct same_file *same = context;
-
-	if (mapping->file.inode == same->inode && mapping->kind == LINUX_MAPPING_FILE &&
-	    !mapping->writable)
-		user_memory_add(same->memory, mapping->start, mapping->end, mapping->offset);
-	return true;
-}
-
 /* The file of one mapping and its bias; NULL: it has no rules, or (`*missing`) its headers are not
  * at hand. */
 static struct file *file_of_source(struct eh_frame_files *files, const struct file_source *source,
@@ -292,9 +283,7 @@ static struct file *file_of_mapping(struct eh_frame_files *files, struct walk *w
 	if (!*missing || walk->memory_files == MEMORY_FILE_LIMIT)
 		return file;
 	walk->memory_files++;
-	user_memory_init(&memory, cache->memory, space);
-	linux_mappings_walk(walk->mappings, walk->mm, add_piece,
-			    &(struct same_file){.inode = mapping->file.inode, .memory = &memory});
+	linux_mappings_file(walk->mappings, walk->mm, space, mapping->file.inode, &memory);
 	layers = file_layers_of(&cached.source, &memory.source);
 	file = file_of_source(files, &layers.source, mapping, bias, missing);
 	if (!*missing)
@@ -402,4 +391,107 @@ const struct unwind_program *eh_frame_process_program(const struct eh_frame_proc
 struct eh_frame_process_counts eh_frame_process_counts(const struct eh_frame_process *process)
 {
 	return process->counts;
+}
+
+/* The programs that were asked for. */
+
+static void retire(struct program_rules *rules, struct eh_frame_process *process)
+{
+	if (process)
+		rules->retired[rules->retired_count++] = process;
+}
+
+void program_rules_free_retired(struct program_rules *rules)
+{
+	for (unsigned i = 0; i < rules->retired_count; i++)
+		eh_frame_process_destroy(rules->files, rules->retired[i]);
+	rules->retired_count = 0;
+}
+
+void program_rules_deinit(struct program_rules *rules)
+{
+	program_rules_free_retired(rules);
+	for (unsigned i = 0; i < rules->count; i++)
+		eh_frame_process_destroy(rules->files, rules->entries[i].process);
+	eh_frame_files_destroy(rules->files);
+	*rules = (struct program_rules){0};
+}
+
+/* The entry of `mm`, or a new one, in whose place somebody else's may have been. */
+static struct program_rules_entry *entry_of(struct program_rules *rules, uint64_t mm)
+{
+	struct program_rules_entry *oldest = &rules->entries[0];
+
+	for (unsigned i = 0; i < rules->count; i++) {
+		if (rules->entries[i].mm == mm)
+			return &rules->entries[i];
+		if (rules->entries[i].asked_ns < oldest->asked_ns)
+			oldest = &rules->entries[i];
+	}
+	if (rules->count < PROGRAM_RULES_MAX)
+		oldest = &rules->entries[rules->count++];
+	else
+		retire(rules, oldest->process);
+	*oldest = (struct program_rules_entry){.mm = mm, .wait_ns = FIRST_WAIT_NS};
+	return oldest;
+}
+
+bool program_rules_want(struct program_rules *rules, const struct linux_mappings *mappings,
+			const struct linux_page_cache *cache, struct file_copies *copies,
+			uint64_t mm, uint64_t now)
+{
+	struct program_rules_entry *entry;
+	struct eh_frame_process *process;
+	struct error error;
+	gp_status_t status;
+	uint64_t stack = 0;
+
+	/* Room for what this may take off the list: the entry's own and the oldest. */
+	if (rules->retired_count + 2 > PROGRAM_RULES_MAX ||
+	    (!rules->files && eh_frame_files_create(&rules->files, &error)))
+		return false;
+	entry = entry_of(rules, mm);
+	entry->asked_ns = now;
+	/* The kernel has given the struct to another process. Its rules are to be had at once, as
+	 * for any new one. */
+	if (linux_mappings_stack(mappings, mm, &stack) && stack != entry->stack) {
+		entry->stack = stack;
+		entry->again_ns = 0;
+		entry->wait_ns = FIRST_WAIT_NS;
+	}
+	if (now < entry->again_ns)
+		return false;
+	status = eh_frame_process_create(rules->files, mappings, cache, copies, mm, &process,
+					 &error);
+	if (status ? status == GP_ERR_UNAVAILABLE : eh_frame_process_counts(process).awaited) {
+		entry->again_ns = now + AWAITED_WAIT_NS;
+	} else {
+		entry->again_ns = now + entry->wait_ns;
+		if (entry->wait_ns < LONGEST_WAIT_NS)
+			entry->wait_ns *= 2;
+	}
+	if (status)
+		return false;
+	retire(rules, entry->process);
+	entry->process = process;
+	return true;
+}
+
+static int compare_programs(const void *left, const void *right)
+{
+	const struct unwind_program *const *a = left, *const *b = right;
+
+	return (*a)->mm < (*b)->mm ? -1 : (*a)->mm > (*b)->mm;
+}
+
+unsigned program_rules_list(const struct program_rules *rules,
+			    const struct unwind_program *list[static PROGRAM_RULES_MAX])
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < rules->count; i++)
+		if (rules->entries[i].process)
+			list[count++] = eh_frame_process_program(rules->entries[i].process);
+	qsort(list, count, sizeof(*list), compare_programs);
+	return count;
 }

@@ -1,6 +1,7 @@
 #include "guest-introspection/linux/kallsyms.h"
 
 #include "base/cleanup.h"
+#include "guest-introspection/linux/linux_reader.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -452,13 +453,11 @@ gp_status_t kallsyms_parse(const uint8_t *bytes, size_t size, uint64_t start, si
 	return status;
 }
 
-static bool readable(const struct guest_memory *memory, const struct linux_kernel *kernel,
-		     struct translation_cache *cache, uint64_t page)
+static bool readable(struct linux_reader *reader, uint64_t page)
 {
 	uint8_t byte;
 
-	return guest_read_virtual(&kernel->space, cache, memory, gva(page), &byte, 1) ==
-	       TRANSLATE_OK;
+	return linux_read(reader, page, &byte, 1);
 }
 
 /* Copies the pages around linear address `around` that are there without a hole, at most
@@ -467,26 +466,23 @@ static gp_status_t copy_around(const struct guest_memory *memory, const struct l
 			       uint64_t around, uint64_t before, uint64_t after, uint8_t **bytes,
 			       size_t *size, uint64_t *start)
 {
-	struct translation_cache cache;
+	struct linux_reader reader = linux_reader_of(memory, &kernel->space);
 	uint64_t middle = around & ~(PAGE - 1);
 	uint64_t first = middle;
 	uint64_t end = middle;
 	uint8_t *buffer;
 
-	translation_cache_clear(&cache);
 	while (first > kernel->text_base && middle - first < before &&
-	       readable(memory, kernel, &cache, first - PAGE))
+	       readable(&reader, first - PAGE))
 		first -= PAGE;
-	while (end < kernel->image_end && end - middle < after &&
-	       readable(memory, kernel, &cache, end))
+	while (end < kernel->image_end && end - middle < after && readable(&reader, end))
 		end += PAGE;
 	if (end <= around)
 		return GP_ERR_NOT_FOUND;
 	buffer = malloc(end - first);
 	if (!buffer)
 		return GP_ERR_NO_MEMORY;
-	if (guest_read_virtual(&kernel->space, &cache, memory, gva(first), buffer, end - first) !=
-	    TRANSLATE_OK) {
+	if (!linux_read(&reader, first, buffer, end - first)) {
 		free(buffer);
 		return GP_ERR_NOT_FOUND;
 	}
@@ -537,67 +533,35 @@ static gp_status_t parse_around(const struct guest_memory *memory,
 	return status;
 }
 
-/* Is a page where the tables can be? They are read-only data; before the kernel has protected
- * its data, nothing tells it from the rest. */
-static bool wanted(const struct guest_memory *memory, const struct linux_kernel *kernel,
-		   struct translation_cache *cache, uint64_t page, bool protected)
-{
-	struct translation translation;
-
-	if (guest_translate_cached(&kernel->space, cache, memory, gva(page), &translation) !=
-	    TRANSLATE_OK)
-		return false;
-	return !protected || (!translation.writable && !translation.executable);
-}
-
 gp_status_t linux_kallsyms_read(const struct guest_memory *memory,
 				const struct linux_kernel *kernel, struct symbol_table *out,
 				struct error *error)
 {
-	enum { CHUNK = 64 * 1024, KEPT = 2 * DIGITS - 1, ATTEMPTS = 16 };
+	enum { ATTEMPTS = 16 };
 	unsigned attempts = 0;
+	struct linux_scan scan;
 	gp_status_t status;
-	/* The end of the chunk before, then this chunk. */
-	AUTO_FREE uint8_t *bytes = malloc(KEPT + CHUNK);
 
-	if (!bytes)
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory to look for kallsyms");
 	error_set(error, GP_ERR_NOT_FOUND, "no kallsyms in the kernel at 0x%llx",
 		  (unsigned long long)kernel->text_base);
+	/* The tables are constants; before the kernel has protected its data, nothing tells them
+	 * from the rest. */
 	for (unsigned pass = 0; pass < 2; pass++) {
-		uint64_t page = kernel->text_base;
-		struct translation_cache cache;
-		size_t kept = 0;
-
-		translation_cache_clear(&cache);
-		while (page < kernel->image_end) {
-			size_t size = 0;
+		linux_scan_init(&scan, memory, &kernel->space, kernel->text_base, kernel->image_end,
+				2 * DIGITS - 1);
+		scan.constants = pass == 0;
+		while (linux_scan_next(&scan)) {
 			size_t at = 0;
 
-			while (size < CHUNK && page + size < kernel->image_end &&
-			       wanted(memory, kernel, &cache, page + size, pass == 0))
-				size += PAGE;
-			/* The image may be mapped past the end of memory. */
-			if (size > PAGE && !readable(memory, kernel, &cache, page + size - PAGE))
-				size = PAGE;
-			if (size == 0 ||
-			    guest_read_virtual(&kernel->space, &cache, memory, gva(page),
-					       bytes + kept, size) != TRANSLATE_OK) {
-				kept = 0;
-				page += PAGE;
-				continue;
-			}
-			while ((at = kallsyms_find_digits(bytes, kept + size, at)) < kept + size) {
+			while ((at = kallsyms_find_digits(scan.bytes, scan.size, at)) < scan.size) {
 				if (++attempts > ATTEMPTS)
 					return GP_ERR_NOT_FOUND;
-				status = parse_around(memory, kernel, page - kept + at, out, error);
+				status =
+					parse_around(memory, kernel, scan.address + at, out, error);
 				if (status != GP_ERR_NOT_FOUND)
 					return status;
 				at++;
 			}
-			memmove(bytes, bytes + kept + size - KEPT, KEPT);
-			kept = KEPT;
-			page += size;
 		}
 	}
 	return GP_ERR_NOT_FOUND;

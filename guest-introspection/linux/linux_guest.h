@@ -16,14 +16,14 @@
 #define GUEST_INTROSPECTION_LINUX_LINUX_GUEST_H
 
 #include "base/error.h"
-#include "guest-introspection/linux/btf.h"
+#include "guest-introspection/elf/btf.h"
 #include "guest-introspection/linux/linux_kernel.h"
 #include "guest-introspection/linux/linux_mappings.h"
 #include "guest-introspection/linux/linux_modules.h"
 #include "guest-introspection/linux/linux_page_cache.h"
 #include "guest-introspection/linux/linux_stack.h"
 #include "guest-introspection/linux/linux_task.h"
-#include "guest-introspection/linux/program_rules.h"
+#include "guest-introspection/linux/eh_frame_process.h"
 #include "guest-introspection/elf/symbol_table.h"
 
 #include <pthread.h>

@@ -1,5 +1,8 @@
 #include "guest-introspection/linux/linux_kernel.h"
 
+#include "guest-introspection/linux/linux_reader.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 /* Documentation/arch/x86/x86_64/mm.rst: the kernel image lives in the 1 GiB from here on (512 MiB
@@ -13,6 +16,7 @@
 #define ENTRY_LARGE UINT64_C(0x80)
 
 #define EXCEPTION_VECTORS 32
+#define BTF_ATTEMPTS 8
 #define SMALLEST_RUN 2 /* 4 MiB: no kernel of ours is smaller */
 
 struct kernel_map {
@@ -111,14 +115,12 @@ static uint64_t find_text_end(const struct guest_memory *memory, const struct ad
 }
 
 /* Copies the banner at `address` when a whole one is there. */
-static bool read_banner(const struct guest_memory *memory, const struct address_space *space,
-			uint64_t address, struct linux_kernel *out)
+static bool read_banner(struct linux_reader *reader, uint64_t address, struct linux_kernel *out)
 {
 	char text[sizeof(out->banner)];
 	size_t length = 0;
 
-	if (guest_read_virtual(space, NULL, memory, gva(address), text, sizeof(text)) !=
-	    TRANSLATE_OK)
+	if (!linux_read(reader, address, text, sizeof(text)))
 		return false;
 	while (length < sizeof(text) - 1 && text[length] >= 0x20 && text[length] < 0x7f)
 		length++;
@@ -137,39 +139,18 @@ static bool find_banner(const struct guest_memory *memory, const struct address_
 {
 	static const char prefix[] = "Linux version ";
 	const size_t length = sizeof(prefix) - 1;
-	struct translation_cache cache;
-	/* The end of the page before, where a banner may begin, then this page. */
-	char bytes[sizeof(prefix) + SMALL_PAGE];
-	const size_t kept = length;
-	bool kept_valid = false;
+	struct linux_scan scan;
 
-	translation_cache_clear(&cache);
-	for (uint64_t page = begin; page < end; page += SMALL_PAGE) {
-		char *start = bytes + kept;
-		char *from;
+	linux_scan_init(&scan, memory, space, begin, end, sizeof(prefix) - 1);
+	while (linux_scan_next(&scan)) {
+		const uint8_t *at = scan.bytes, *last = scan.bytes + scan.size;
 
-		if (guest_read_virtual(space, &cache, memory, gva(page), start, SMALL_PAGE) !=
-		    TRANSLATE_OK) {
-			kept_valid = false;
-			continue;
-		}
-		from = kept_valid ? bytes : start;
-		for (;;) {
-			char *found =
-				memmem(from, (size_t)(start + SMALL_PAGE - from), prefix, length);
-			uint64_t address;
-
-			if (!found)
-				break;
-			address = page + (uint64_t)(found - start);
-			if (found + length < start + SMALL_PAGE && found[length] >= '1' &&
-			    found[length] <= '9' && read_banner(memory, space, address, out) &&
+		for (; (at = memmem(at, (size_t)(last - at), prefix, length)) != NULL; at++)
+			if (at + length < last && at[length] >= '1' && at[length] <= '9' &&
+			    read_banner(&scan.reader, scan.address + (uint64_t)(at - scan.bytes),
+					out) &&
 			    !strstr(out->banner, "# "))
 				return true;
-			from = found + 1;
-		}
-		memcpy(bytes, start + SMALL_PAGE - kept, kept);
-		kept_valid = true;
 	}
 	return out->banner[0] != 0;
 }
@@ -245,4 +226,75 @@ gp_status_t linux_kernel_find(const struct guest_memory *memory, const struct gu
 	found.space.root = find_swapper(memory, &found.space, found.text_base, found.image_end);
 	*out = found;
 	return GP_OK;
+}
+
+/* Copies and parses the BTF in [start, end), linear addresses. */
+static gp_status_t read_btf(const struct guest_memory *memory, const struct linux_kernel *kernel,
+			    uint64_t start, uint64_t end, struct btf **out, struct error *error)
+{
+	struct linux_reader reader = linux_reader_of(memory, &kernel->space);
+	uint8_t *bytes;
+
+	if (start < kernel->text_base || end > kernel->image_end || start >= end ||
+	    end - start > BTF_LIMIT)
+		return error_set(error, GP_ERR_NOT_FOUND, "no BTF can be from 0x%llx to 0x%llx",
+				 (unsigned long long)start, (unsigned long long)end);
+	bytes = malloc(end - start);
+	if (!bytes)
+		return error_set(error, GP_ERR_NO_MEMORY, "no memory to copy the guest's BTF");
+	if (!linux_read(&reader, start, bytes, end - start)) {
+		free(bytes);
+		return error_set(error, GP_ERR_NOT_FOUND, "the BTF at 0x%llx cannot be read",
+				 (unsigned long long)start);
+	}
+	return btf_adopt(bytes, end - start, out, error);
+}
+
+/* Goes through the image for a BTF header and tries what it finds. */
+static gp_status_t search_btf(const struct guest_memory *memory, const struct linux_kernel *kernel,
+			      struct btf **out, struct error *error)
+{
+	static const uint8_t magic[] = {0x9f, 0xeb, 1, 0};
+	struct linux_scan scan;
+	unsigned attempts = 0;
+
+	linux_scan_init(&scan, memory, &kernel->space, kernel->text_base, kernel->image_end,
+			BTF_HEADER_SIZE - 1);
+	while (linux_scan_next(&scan)) {
+		const uint8_t *at = scan.bytes, *end = scan.bytes + scan.size;
+
+		for (; (at = memmem(at, (size_t)(end - at), magic, sizeof(magic))) != NULL &&
+		       end - at >= BTF_HEADER_SIZE;
+		     at++) {
+			uint64_t start = scan.address + (uint64_t)(at - scan.bytes);
+			size_t size = btf_blob_size(at);
+			gp_status_t status;
+
+			if (size == 0)
+				continue;
+			if (++attempts > BTF_ATTEMPTS)
+				return error_set(error, GP_ERR_NOT_FOUND,
+						 "too much in the kernel looks like BTF and is "
+						 "none");
+			status = read_btf(memory, kernel, start, start + size, out, NULL);
+			if (status == GP_OK)
+				return status;
+			if (status == GP_ERR_NO_MEMORY)
+				return error_set(error, status, "no memory to read BTF");
+		}
+	}
+	return error_set(error, GP_ERR_NOT_FOUND,
+			 "no BTF in the kernel at 0x%llx: built without CONFIG_DEBUG_INFO_BTF?",
+			 (unsigned long long)kernel->text_base);
+}
+
+gp_status_t linux_btf_read(const struct guest_memory *memory, const struct linux_kernel *kernel,
+			   const struct symbol_table *symbols, struct btf **out,
+			   struct error *error)
+{
+	uint64_t start = symbols ? linux_symbol_address(symbols, "__start_BTF") : 0;
+	uint64_t stop = symbols ? linux_symbol_address(symbols, "__stop_BTF") : 0;
+
+	return start && stop ? read_btf(memory, kernel, start, stop, out, error)
+			     : search_btf(memory, kernel, out, error);
 }

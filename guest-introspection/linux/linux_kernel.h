@@ -1,4 +1,4 @@
-/* Finds a Linux kernel from registers and guest memory alone, wherever KASLR put it.
+/* Finds a Linux kernel from registers and guest memory alone, wherever KASLR put it, and its types.
  *
  * The way: the page tables of a vCPU, an interrupt handler of its IDT (or its RIP) in the
  * kernel's 1 GiB, the run of present 2 MiB entries around it. With page-table isolation a
@@ -9,6 +9,8 @@
 #define GUEST_INTROSPECTION_LINUX_LINUX_KERNEL_H
 
 #include "base/error.h"
+#include "guest-introspection/elf/btf.h"
+#include "guest-introspection/elf/symbol_table.h"
 #include "guest-introspection/x86/guest_cpu.h"
 #include "guest-introspection/x86/guest_memory.h"
 #include "guest-introspection/x86/translate.h"
@@ -31,5 +33,13 @@ struct linux_kernel {
  * each use that is far away in time. Any thread; the guest may run meanwhile. */
 gp_status_t linux_kernel_find(const struct guest_memory *memory, const struct guest_cpu *cpus,
 			      unsigned count, struct linux_kernel *out, struct error *error);
+
+/* Reads the BTF of `kernel`: between the symbols __start_BTF and __stop_BTF, or, where `symbols`
+ * (may be NULL) has none of them, found by its header in the kernel's image. GP_ERR_NOT_FOUND when
+ * there is none (built without CONFIG_DEBUG_INFO_BTF) or it is damaged, GP_ERR_NO_MEMORY. `*out` is
+ * untouched on failure. The guest may run meanwhile; what is parsed is a copy. */
+gp_status_t linux_btf_read(const struct guest_memory *memory, const struct linux_kernel *kernel,
+			   const struct symbol_table *symbols, struct btf **out,
+			   struct error *error);
 
 #endif

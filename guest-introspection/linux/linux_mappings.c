@@ -1,5 +1,6 @@
 #include "guest-introspection/linux/linux_mappings.h"
 
+#include "base/container.h"
 #include "guest-introspection/linux/linux_reader.h"
 
 #include <stdio.h>
@@ -476,4 +477,84 @@ bool linux_mappings_vdso(const struct linux_mappings *mappings, uint64_t mm,
 		return false;
 	user_memory_init(out, files->memory, &files->space);
 	return user_memory_add(out, bytes, bytes + size, 0);
+}
+
+/* A process's memory as a file. */
+
+static size_t user_memory_read(const struct file_source *source, uint64_t offset, void *buffer,
+			       size_t size)
+{
+	const struct user_memory *self =
+		container_of((struct file_source *)(uintptr_t)source, struct user_memory, source);
+	struct translation_cache cache;
+	size_t done = 0;
+
+	translation_cache_clear(&cache);
+	while (done < size) {
+		uint64_t at = offset + done;
+		size_t step = 0;
+
+		for (unsigned i = 0; i < self->count && step == 0; i++) {
+			uint64_t within = at - self->pieces[i].offset;
+			uint64_t address = self->pieces[i].start + within;
+
+			if (at < self->pieces[i].offset || within >= self->pieces[i].size)
+				continue;
+			step = LINUX_PAGE_SIZE - (size_t)(address % LINUX_PAGE_SIZE);
+			if (step > self->pieces[i].size - within)
+				step = (size_t)(self->pieces[i].size - within);
+			if (step > size - done)
+				step = size - done;
+			if (guest_read_virtual(&self->space, &cache, self->memory, gva(address),
+					       (char *)buffer + done, step) != TRANSLATE_OK)
+				step = 0;
+		}
+		if (step == 0)
+			break;
+		done += step;
+	}
+	return done;
+}
+
+void user_memory_init(struct user_memory *self, const struct guest_memory *memory,
+		      const struct address_space *space)
+{
+	*self = (struct user_memory){
+		.source = {.read = user_memory_read}, .memory = memory, .space = *space};
+}
+
+bool user_memory_add(struct user_memory *self, uint64_t start, uint64_t end, uint64_t offset)
+{
+	if (self->count == USER_MEMORY_PIECES || start >= end ||
+	    offset > UINT64_MAX - (end - start))
+		return false;
+	self->pieces[self->count].start = start;
+	self->pieces[self->count].size = end - start;
+	self->pieces[self->count++].offset = offset;
+	return true;
+}
+
+/* Where in a process one file is mapped. */
+struct same_file {
+	uint64_t inode;
+	struct user_memory *memory;
+};
+
+static bool add_piece(void *context, const struct linux_mapping *mapping)
+{
+	struct same_file *same = context;
+
+	if (mapping->file.inode == same->inode && mapping->kind == LINUX_MAPPING_FILE &&
+	    !mapping->writable)
+		user_memory_add(same->memory, mapping->start, mapping->end, mapping->offset);
+	return true;
+}
+
+void linux_mappings_file(const struct linux_mappings *mappings, uint64_t mm,
+			 const struct address_space *space, uint64_t inode, struct user_memory *out)
+{
+	struct same_file same = {.inode = inode, .memory = out};
+
+	user_memory_init(out, mappings->files->memory, space);
+	linux_mappings_walk(mappings, mm, add_piece, &same);
 }

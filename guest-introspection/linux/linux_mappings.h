@@ -9,9 +9,9 @@
 #define GUEST_INTROSPECTION_LINUX_LINUX_MAPPINGS_H
 
 #include "base/error.h"
-#include "guest-introspection/linux/btf.h"
+#include "guest-introspection/elf/btf.h"
+#include "guest-introspection/elf/file_source.h"
 #include "guest-introspection/linux/linux_file.h"
-#include "guest-introspection/linux/user_memory.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -116,9 +116,40 @@ bool linux_mappings_space(const struct linux_mappings *mappings, uint64_t mm,
  * the other. False, `out` untouched: not readable. */
 bool linux_mappings_stack(const struct linux_mappings *mappings, uint64_t mm, uint64_t *out);
 
+/* An image as a process has it in memory, as a struct file_source: the vDSO, which is in no file,
+ * and pieces of a file that is mapped but not in the page cache. */
+#define USER_MEMORY_PIECES 16
+
+/* Pages that a process has touched, found by the file's offset. Use it where it stays. */
+struct user_memory {
+	struct file_source source;
+	const struct guest_memory *memory;
+	struct address_space space; /* the process's */
+	unsigned count;
+	struct {
+		uint64_t start; /* linear */
+		uint64_t size;
+		uint64_t offset; /* in the file */
+	} pieces[USER_MEMORY_PIECES];
+};
+
+/* `memory` must outlive `self`. */
+void user_memory_init(struct user_memory *self, const struct guest_memory *memory,
+		      const struct address_space *space);
+
+/* Adds the mapping of [start, end) of what is in the file from `offset` on. Leave out writable
+ * mappings: their pages may have been changed. False: there is no room, or it is none. */
+bool user_memory_add(struct user_memory *self, uint64_t start, uint64_t end, uint64_t offset);
+
 /* The ELF image that is mapped as [vdso] in the processes that share `mm`, from the kernel's own
  * copy: a process's page tables have it only once it was used. False, `out` untouched: none. */
 bool linux_mappings_vdso(const struct linux_mappings *mappings, uint64_t mm,
+			 struct user_memory *out);
+
+/* The file of `inode` (linux_file.inode) as far as the processes that share `mm`, whose address
+ * space is `space`, map it unwritable. */
+void linux_mappings_file(const struct linux_mappings *mappings, uint64_t mm,
+			 const struct address_space *space, uint64_t inode,
 			 struct user_memory *out);
 
 #endif

@@ -9,7 +9,7 @@
 #define GUEST_INTROSPECTION_LINUX_LINUX_MODULES_H
 
 #include "base/error.h"
-#include "guest-introspection/linux/btf.h"
+#include "guest-introspection/elf/btf.h"
 #include "guest-introspection/x86/guest_memory.h"
 #include "guest-introspection/linux/linux_kernel.h"
 #include "guest-introspection/elf/symbol_table.h"

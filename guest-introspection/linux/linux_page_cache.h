@@ -11,7 +11,7 @@
 
 #include "base/address.h"
 #include "base/error.h"
-#include "guest-introspection/linux/btf.h"
+#include "guest-introspection/elf/btf.h"
 #include "guest-introspection/elf/file_source.h"
 #include "guest-introspection/linux/linux_file.h"
 

@@ -21,6 +21,42 @@ size_t linux_read_text(struct linux_reader *reader, uint64_t address, char *text
 	return length;
 }
 
+void linux_scan_init(struct linux_scan *scan, const struct guest_memory *memory,
+		     const struct address_space *space, uint64_t start, uint64_t end,
+		     unsigned overlap)
+{
+	linux_reader_share(&scan->reader, memory, space, NULL);
+	scan->next = start;
+	scan->end = end;
+	scan->overlap = overlap;
+	scan->constants = scan->joined = false;
+}
+
+bool linux_scan_next(struct linux_scan *scan)
+{
+	uint8_t *page = scan->buffer + LINUX_SCAN_OVERLAP;
+
+	for (; scan->next < scan->end; scan->joined = false) {
+		uint64_t address = scan->next;
+		size_t before = scan->joined ? scan->overlap : 0;
+		struct translation translation;
+
+		scan->next += LINUX_PAGE_SIZE;
+		if (scan->constants && (!linux_translate(&scan->reader, address, &translation) ||
+					translation.writable || translation.executable))
+			continue;
+		memcpy(page - before, page + LINUX_PAGE_SIZE - before, before);
+		if (!linux_read(&scan->reader, address, page, LINUX_PAGE_SIZE))
+			continue;
+		scan->joined = true;
+		scan->address = address - before;
+		scan->bytes = page - before;
+		scan->size = LINUX_PAGE_SIZE + before;
+		return true;
+	}
+	return false;
+}
+
 gp_status_t linux_find_members(const struct btf *btf, const struct linux_member *members,
 			       size_t count, void *out, struct error *error)
 {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "guest-introspection/elf/symbol_table.h"
-#include "guest-introspection/linux/btf.h"
+#include "guest-introspection/elf/btf.h"
 #include "guest-introspection/x86/translate.h"
 
 #include <stdbool.h>
@@ -70,6 +70,33 @@ static inline bool linux_read_u32(struct linux_reader *reader, uint64_t address,
 
 /* Reads a terminated string, cut to `size` - 1 bytes and to what is there. Returns its length. */
 size_t linux_read_text(struct linux_reader *reader, uint64_t address, char *text, size_t size);
+
+/* Goes through a range of the kernel's addresses, page by page; pages that are not there are left
+ * out. `bytes` are what is at `address`: one page, and before it as much of the page before as was
+ * asked for, so that what lies across two pages is found. */
+#define LINUX_SCAN_OVERLAP 32u
+#define LINUX_PAGE_SIZE 4096u
+
+struct linux_scan {
+	struct linux_reader reader;
+	uint64_t next; /* page */
+	uint64_t end;
+	unsigned overlap;
+	bool constants; /* pages of constants only: not writable, not executable */
+	bool joined;    /* to the page before */
+	uint64_t address;
+	const uint8_t *bytes;
+	size_t size;
+	uint8_t buffer[LINUX_SCAN_OVERLAP + LINUX_PAGE_SIZE];
+};
+
+/* `overlap`: at most LINUX_SCAN_OVERLAP. */
+void linux_scan_init(struct linux_scan *scan, const struct guest_memory *memory,
+		     const struct address_space *space, uint64_t start, uint64_t end,
+		     unsigned overlap);
+
+/* False: that was all. */
+bool linux_scan_next(struct linux_scan *scan);
 
 /* What an offset is when the kernel has no such member. */
 #define LINUX_MEMBER_MISSING UINT32_MAX

@@ -13,7 +13,7 @@
 #define GUEST_INTROSPECTION_LINUX_LINUX_TASK_H
 
 #include "base/error.h"
-#include "guest-introspection/linux/btf.h"
+#include "guest-introspection/elf/btf.h"
 #include "guest-introspection/x86/guest_cpu.h"
 #include "guest-introspection/x86/guest_memory.h"
 #include "guest-introspection/linux/linux_kernel.h"

@@ -2,22 +2,6 @@
 
 #include "guest-introspection/elf/elf_sections.h"
 
-/* Collects where else in a process one file is mapped. */
-struct same_file {
-	uint64_t inode;
-	struct user_memory *memory;
-};
-
-static bool add_piece(void *context, const struct linux_mapping *mapping)
-{
-	struct same_file *same = context;
-
-	if (mapping->file.inode == same->inode && mapping->kind == LINUX_MAPPING_FILE &&
-	    !mapping->writable)
-		user_memory_add(same->memory, mapping->start, mapping->end, mapping->offset);
-	return true;
-}
-
 static gp_status_t read_image(const struct file_source *source, const struct linux_mapping *mapping,
 			      const struct elf_image *image, struct user_symbols *out,
 			      struct error *error)
@@ -166,10 +150,7 @@ gp_status_t user_symbols_read(const struct linux_mappings *mappings,
 		return error_set(error, GP_ERR_NOT_FOUND, "no file is mapped here");
 	linux_cached_file_init(&cached, cache, &mapping->file);
 	if (linux_mappings_space(mappings, mm, &space)) {
-		user_memory_init(&memory, cache->memory, &space);
-		linux_mappings_walk(
-			mappings, mm, add_piece,
-			&(struct same_file){.inode = mapping->file.inode, .memory = &memory});
+		linux_mappings_file(mappings, mm, &space, mapping->file.inode, &memory);
 		layers = file_layers_of(&cached.source, &memory.source);
 		source = &layers.source;
 	}

@@ -1,6 +1,6 @@
 /* BTF: members are found where the compiler put them, and forged types cost nothing but names. */
 #include "base/cleanup.h"
-#include "guest-introspection/linux/btf.h"
+#include "tests/btf_parse.h"
 #include "tests/kernel_memory.h"
 #include "tests/unit/image_support.h"
 

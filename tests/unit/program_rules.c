@@ -1,6 +1,6 @@
 /* When the unwind rules of a program are prepared, and when again. With a memory image; skips
  * without one. */
-#include "guest-introspection/linux/program_rules.h"
+#include "guest-introspection/linux/eh_frame_process.h"
 
 #include "base/cleanup.h"
 #include "base/container.h"

@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_TASKS_IMAGE_H
 #define TESTS_UNIT_TASKS_IMAGE_H
 
-#include "guest-introspection/linux/btf.h"
+#include "guest-introspection/elf/btf.h"
 #include "guest-introspection/linux/linux_mappings.h"
 #include "guest-introspection/linux/linux_page_cache.h"
 #include "tests/unit/image_support.h"

@@ -5,13 +5,10 @@
  * name; what is not there is not there. A cold path: parsing copies and allocates. A parsed
  * `struct btf` is read-only, and any thread may look things up in it.
  */
-#ifndef GUEST_INTROSPECTION_LINUX_BTF_H
-#define GUEST_INTROSPECTION_LINUX_BTF_H
+#ifndef GUEST_INTROSPECTION_ELF_BTF_H
+#define GUEST_INTROSPECTION_ELF_BTF_H
 
 #include "base/error.h"
-#include "guest-introspection/x86/guest_memory.h"
-#include "guest-introspection/linux/linux_kernel.h"
-#include "guest-introspection/elf/symbol_table.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,20 +29,9 @@ struct btf_member {
 	uint32_t elements;   /* of an array, its first dimension; 1 otherwise */
 };
 
-/* Reads the BTF of `kernel`: between the symbols __start_BTF and __stop_BTF, or, where `symbols`
- * (may be NULL) has none of them, found by its header in the kernel's image. GP_ERR_NOT_FOUND when
- * there is none (built without CONFIG_DEBUG_INFO_BTF) or it is damaged, GP_ERR_NO_MEMORY. `*out` is
- * untouched on failure. The guest may run meanwhile; what is parsed is a copy. */
-gp_status_t linux_btf_read(const struct guest_memory *memory, const struct linux_kernel *kernel,
-			   const struct symbol_table *symbols, struct btf **out,
-			   struct error *error);
-
-/* The part that parses: `bytes` is a whole BTF blob, header included, and may go afterwards.
- * GP_ERR_NOT_FOUND, GP_ERR_NO_MEMORY. The BTF of a module ("split") is refused: its types refer
- * to those of vmlinux. */
-gp_status_t btf_parse(const void *bytes, size_t size, struct btf **out, struct error *error);
-
-/* As btf_parse(), but takes over `blob`, which malloc() gave, whatever comes of it. */
+/* Parses a whole BTF blob, header included, which malloc() gave, and takes it over, whatever comes
+ * of it. GP_ERR_NOT_FOUND, GP_ERR_NO_MEMORY. The BTF of a module ("split") is refused: its types
+ * refer to those of vmlinux. */
 gp_status_t btf_adopt(void *blob, size_t size, struct btf **out, struct error *error);
 
 /* Bytes of the blob that begins with this header; 0: it is none, or not as compilers and pahole

@@ -1,4 +1,4 @@
-#include "guest-introspection/linux/btf.h"
+#include "guest-introspection/elf/btf.h"
 
 #include "base/cleanup.h"
 
@@ -188,9 +188,7 @@ static gp_status_t index_types(struct btf *btf, struct error *error)
 	btf->count = 1;
 	while (at < btf->types_size) {
 		uint32_t left = btf->types_size - at;
-		uint32_t info;
-		uint32_t name;
-		uint32_t id;
+		uint32_t info, name, id;
 		uint64_t size;
 		struct type type;
 
@@ -242,10 +240,8 @@ static void index_names(struct btf *btf)
 
 struct header {
 	uint32_t size; /* of itself */
-	uint32_t type_offset;
-	uint32_t type_size;
-	uint32_t string_offset;
-	uint32_t string_size;
+	uint32_t type_offset, type_size;
+	uint32_t string_offset, string_size;
 	uint64_t total;
 };
 
@@ -327,18 +323,13 @@ gp_status_t btf_adopt(void *blob, size_t size, struct btf **out, struct error *e
 	}
 	room = btf->types_size / TYPE_SIZE + 1;
 	btf->offsets = malloc(room * sizeof(*btf->offsets));
-	if (!btf->offsets) {
+	status = btf->offsets ? index_types(btf, error) : GP_ERR_NO_MEMORY;
+	if (status == GP_OK)
+		btf->next = calloc(btf->count, sizeof(*btf->next));
+	if (!btf->offsets || (status == GP_OK && !btf->next))
 		status = error_set(error, GP_ERR_NO_MEMORY, "no memory to index BTF");
-		goto failed;
-	}
-	status = index_types(btf, error);
 	if (status != GP_OK)
 		goto failed;
-	btf->next = calloc(btf->count, sizeof(*btf->next));
-	if (!btf->next) {
-		status = error_set(error, GP_ERR_NO_MEMORY, "no memory to index BTF");
-		goto failed;
-	}
 	index_names(btf);
 	*out = btf;
 	return GP_OK;
@@ -346,19 +337,6 @@ failed:
 	free(bytes);
 	btf_destroy(btf);
 	return status;
-}
-
-gp_status_t btf_parse(const void *bytes, size_t size, struct btf **out, struct error *error)
-{
-	uint8_t *copy;
-
-	if (size > BTF_LIMIT)
-		return error_set(error, GP_ERR_NOT_FOUND, "BTF of %zu bytes is too large", size);
-	copy = malloc(size ? size : 1);
-	if (!copy)
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory to copy BTF");
-	memcpy(copy, bytes, size);
-	return btf_adopt(copy, size, out, error);
 }
 
 void btf_destroy(struct btf *btf)
