@@ -442,7 +442,7 @@ static struct found decode_member(const struct btf *btf, const struct type *pare
 	return found;
 }
 
-/* Where the search stands in one of the structures that lie in each other. */
+/* The position of the search in one of the structures that lie in each other. */
 struct level {
 	struct type type;
 	uint32_t next; /* member */
@@ -530,7 +530,7 @@ static bool find_path(const struct btf *btf, const struct type *type, const char
 	return true;
 }
 
-/* The next structure called `name` from `id` on, which counts on; false: there is none. */
+/* The next structure called `name` from `id` on, and moves `id` on; false: there is none. */
 static bool next_named(const struct btf *btf, const char *name, uint32_t *id, uint32_t *work,
 		       struct type *out)
 {

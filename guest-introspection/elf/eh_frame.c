@@ -22,7 +22,7 @@ void eh_frame_deinit(struct eh_frame *table)
 	eh_frame_init(table);
 }
 
-/* A part of the file in a buffer, whole pages, as far as it is at hand. */
+/* A part of the file in a buffer, whole pages, as far as it is available. */
 struct part {
 	struct eh_frame_bytes view;
 	uint8_t *bytes;
@@ -36,7 +36,7 @@ static void part_deinit(struct part *part)
 	free(part->missing);
 }
 
-/* Reads [offset, end) and what stands before it on its page. */
+/* Reads [offset, end) and what comes before it on its page. */
 static gp_status_t part_read(const struct file_source *source, uint64_t address, uint64_t offset,
 			     uint64_t end, struct part *out)
 {
@@ -58,7 +58,7 @@ static gp_status_t part_read(const struct file_source *source, uint64_t address,
 		done += step;
 		if (done == size)
 			break;
-		/* Not at hand: go on with the next page. */
+		/* Not available: go on with the next page. */
 		part.missing[done / EH_FRAME_PAGE] = 1;
 		part.holes = true;
 		done = (done / EH_FRAME_PAGE + 1) * EH_FRAME_PAGE;
@@ -86,7 +86,7 @@ static uint64_t segment_end(const struct elf_image *image, uint64_t offset, uint
 	return offset;
 }
 
-/* Does a usual CIE stand here? With this every linker begins .eh_frame, for it comes first in
+/* Is this a usual CIE? With this every linker begins .eh_frame, for it comes first in
  * the startup code: version 1, augmentation zR, factors 1 and -8, return address in column 16. */
 static bool is_first_cie(const struct eh_frame_bytes *bytes, size_t offset)
 {
@@ -98,7 +98,7 @@ static bool is_first_cie(const struct eh_frame_bytes *bytes, size_t offset)
 	       eh_frame_record_at(bytes, offset, &next) == EH_FRAME_CIE;
 }
 
-/* A static program has no header, and its section headers are seldom at hand. */
+/* A static program has no header, and its section headers are seldom available. */
 static gp_status_t search(const struct file_source *source, const struct elf_image *image,
 			  struct part *out, size_t *start)
 {
@@ -248,7 +248,7 @@ static gp_status_t finish(struct eh_frame_builder *builder, struct eh_frame *tab
 		table->addresses[count] = address;
 		table->numbers[count++] = number;
 	}
-	/* It is so already, unless there were more rows than are kept. */
+	/* It is so already, unless there were more rows than the limit. */
 	table->numbers[count - 1] = 0;
 	table->row_count = count;
 	return address_index_make(table->addresses, table->row_count, BLOCK_SHIFT,

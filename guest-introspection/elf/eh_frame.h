@@ -2,7 +2,7 @@
  *
  * What a compiler writes for exceptions says for every instruction where the caller's frame, return
  * address and registers are (System V ABI for x86-64, 3.7 and 4.2.4), so that code without
- * frame pointers can be followed. The file's bytes may be at hand in parts only, such as those
+ * frame pointers can be followed. The file's bytes may be available in parts only, such as those
  * pages that a guest has cached: then there are rules for the functions whose records are.
  *
  * libdw would read the same, but wants a whole file that it trusts, and allocates while looking
@@ -31,7 +31,7 @@ struct eh_frame {
 	struct eh_frame_rule *rules;
 	struct address_index index; /* of `addresses` */
 	uint32_t function_count;
-	/* All that the file has was at hand. If not, it may be worth reading again later. */
+	/* All that the file has was available. If not, it may be worth reading again later. */
 	bool complete;
 };
 
@@ -41,7 +41,7 @@ static inline void eh_frame_init(struct eh_frame *table)
 }
 
 /* Reads the rules of the file in `source`, whose headers are `image`. `out` is untouched on
- * failure: GP_ERR_NOT_FOUND (it has none, or none are at hand), GP_ERR_NOT_SUPPORTED (32-bit),
+ * failure: GP_ERR_NOT_FOUND (it has none, or none are available), GP_ERR_NOT_SUPPORTED (32-bit),
  * GP_ERR_IO_DATA_INTEGRITY, GP_ERR_NO_MEMORY. Looks at some 100 MB at most. */
 gp_status_t eh_frame_read(const struct file_source *source, const struct elf_image *image,
 			  struct eh_frame *out, struct error *error);

@@ -76,7 +76,7 @@ static int64_t multiply(int64_t left, int64_t right)
 
 /* Records. */
 
-static bool at_hand(const struct eh_frame_bytes *bytes, size_t offset, size_t size)
+static bool is_available(const struct eh_frame_bytes *bytes, size_t offset, size_t size)
 {
 	if (!bytes->missing || size == 0)
 		return true;
@@ -97,7 +97,7 @@ static enum eh_frame_record open_record(const struct eh_frame_bytes *bytes, size
 
 	if (offset >= bytes->size || bytes->size - offset < 4)
 		return EH_FRAME_LAST;
-	if (!at_hand(bytes, offset, 4))
+	if (!is_available(bytes, offset, 4))
 		return EH_FRAME_MISSING;
 	cursor_seek(&cursor, offset);
 	length = cursor_u32(&cursor);
@@ -107,13 +107,13 @@ static enum eh_frame_record open_record(const struct eh_frame_bytes *bytes, size
 	if (wide) {
 		if (cursor_left(&cursor) < 8)
 			return EH_FRAME_DAMAGED;
-		if (!at_hand(bytes, offset + 4, 8))
+		if (!is_available(bytes, offset + 4, 8))
 			return EH_FRAME_MISSING;
 		length = cursor_u64(&cursor);
 	}
 	if (length > cursor_left(&cursor) || length < (wide ? 8 : 4))
 		return EH_FRAME_DAMAGED;
-	if (!at_hand(bytes, cursor.offset, (size_t)length))
+	if (!is_available(bytes, cursor.offset, (size_t)length))
 		return EH_FRAME_MISSING;
 	cursor.size = cursor.offset + (size_t)length;
 	*identity_at = cursor.offset;
@@ -135,7 +135,7 @@ enum eh_frame_record eh_frame_record_at(const struct eh_frame_bytes *bytes, size
 	return record;
 }
 
-/* The number of `rule`, which is kept once. 0 when there are too many. */
+/* The number of `rule`, which is stored once. 0 when there are too many. */
 static uint16_t intern(struct eh_frame_builder *builder, const struct eh_frame_rule *rule)
 {
 	const uint8_t *bytes = (const uint8_t *)rule;
@@ -232,7 +232,7 @@ static void advance_by(struct run *run, uint64_t delta)
 static void set_place(struct run *run, uint64_t number, enum place_kind kind, int64_t offset)
 {
 	if (number >= EH_FRAME_REGISTERS)
-		return; /* vector registers and the like: nobody asks */
+		return; /* vector registers and the like are not needed */
 	run->state.registers[number] = (struct eh_frame_place){.kind = kind, .offset = offset};
 }
 

@@ -17,19 +17,19 @@
 
 #define EH_FRAME_PAGE 4096u
 
-/* A part of a file as far as it is at hand, from a whole page on. */
+/* A part of a file as far as it is available, from a whole page on. */
 struct eh_frame_bytes {
 	const uint8_t *bytes;
 	size_t size;
 	uint64_t address;       /* of the first byte, in the file's terms */
-	const uint8_t *missing; /* one for each page: not at hand, zeroes; NULL: all is there */
+	const uint8_t *missing; /* one for each page: not available, zeroes; NULL: all is there */
 };
 
 enum eh_frame_record {
 	EH_FRAME_CIE,
 	EH_FRAME_FDE,
 	EH_FRAME_LAST,    /* the end: a length of 0, or of the bytes */
-	EH_FRAME_MISSING, /* not at hand */
+	EH_FRAME_MISSING, /* not available */
 	EH_FRAME_DAMAGED,
 };
 
@@ -69,12 +69,12 @@ struct eh_frame_builder {
 gp_status_t eh_frame_builder_init(struct eh_frame_builder *builder, uint64_t base);
 void eh_frame_builder_deinit(struct eh_frame_builder *builder);
 
-/* What stands at `offset`, and where the next one does. */
+/* The kind of record at `offset`, and where the next one begins. */
 enum eh_frame_record eh_frame_record_at(const struct eh_frame_bytes *bytes, size_t offset,
 					size_t *next);
 
-/* Adds the rows of the FDE at `offset`. False: none were added, its CIE is damaged or not at hand,
- * or it says nothing of any code. */
+/* Adds the rows of the FDE at `offset`. False: none were added, its CIE is damaged or not
+ * available, or it says nothing of any code. */
 bool eh_frame_builder_add(struct eh_frame_builder *builder, const struct eh_frame_bytes *bytes,
 			  size_t offset);
 

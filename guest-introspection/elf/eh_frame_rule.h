@@ -30,7 +30,7 @@ struct eh_frame_rule {
 	int32_t return_address;
 	uint16_t saved;
 	uint16_t from_base; /* of these, those stored at base + n, not CFA + n */
-	uint16_t kept;
+	uint16_t preserved;
 	uint16_t unused; /* 0 */
 	int16_t at[GUEST_REGISTER_COUNT];
 };

@@ -237,7 +237,7 @@ struct eh_frame_rule eh_frame_make_rule(const struct eh_frame_state *state, bool
 			continue;
 		if (place->kind == PLACE_SAME ||
 		    (place->kind == PLACE_DEFAULT && CALLEE_SAVED >> i & 1))
-			rule.kept |= (uint16_t)(1u << eh_frame_guest_numbers[i]);
+			rule.preserved |= (uint16_t)(1u << eh_frame_guest_numbers[i]);
 		else if (place->kind == PLACE_AT_CFA)
 			add_place(&rule, i, place, false);
 		else if (place->kind == PLACE_AT_BASE &&

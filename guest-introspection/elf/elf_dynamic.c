@@ -14,7 +14,7 @@ static uint64_t take_word(struct cursor *cursor, bool is_64)
 	return is_64 ? cursor_u64(cursor) : cursor_u32(cursor);
 }
 
-/* Where an entry with this tag goes; NULL: nowhere. */
+/* The field for an entry with this tag; NULL: there is none. */
 static uint64_t *address_field(struct elf_dynamic *dynamic, uint64_t tag)
 {
 	switch (tag) {
@@ -146,7 +146,7 @@ uint64_t elf_dynamic_symbol_count(const struct file_source *source, const struct
 		return header[1];
 	if (dynamic->gnu_hash)
 		count = count_by_gnu_hash(source, image, dynamic->gnu_hash);
-	/* Without either at hand: linkers put the names right behind the symbols. */
+	/* Without either available: linkers put the names right behind the symbols. */
 	if (!count && dynamic->strings > dynamic->symbols)
 		count = (dynamic->strings - dynamic->symbols) / entry_size;
 	return count < UINT32_MAX ? count : UINT32_MAX;

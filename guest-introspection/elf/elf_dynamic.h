@@ -21,11 +21,11 @@ struct elf_dynamic {
 };
 
 /* `loaded_bias`: see elf_symbols_read(). False, `out` untouched: there is none, or it is not wholly
- * at hand. */
+ * available. */
 bool elf_dynamic_read(const struct file_source *source, const struct elf_image *image,
 		      uint64_t loaded_bias, struct elf_dynamic *out);
 
-/* How many dynamic symbols there are, by the hash tables; 0: that is not at hand. Not more than
+/* How many dynamic symbols there are, by the hash tables; 0: that is not available. Not more than
  * UINT32_MAX, and nothing checked against the file's size. */
 uint64_t elf_dynamic_symbol_count(const struct file_source *source, const struct elf_image *image,
 				  const struct elf_dynamic *dynamic);

@@ -1,4 +1,4 @@
-/* What is needed of an ELF program or library, of which only parts may be at hand.
+/* What is needed of an ELF program or library, of which only parts may be available.
  *
  * libelf wants a whole file. In a guest's page cache there are some pages of it, most often the
  * headers and what is loaded; in a process's memory (the vDSO) there are no sections. So this reads
@@ -45,7 +45,7 @@ struct elf_image {
 	uint64_t exception_frames_address;
 	struct elf_part section_headers; /* as the ELF header says, not checked further */
 	uint32_t section_header_size;
-	unsigned build_id_size; /* 0: none, or its page is not at hand */
+	unsigned build_id_size; /* 0: none, or its page is not available */
 	uint8_t build_id[ELF_BUILD_ID_LIMIT];
 };
 

@@ -92,7 +92,7 @@ static bool read_slots(const struct file_source *source, const struct elf_image 
 	return true;
 }
 
-/* The name of a slot's function with "@plt". 0: it is not at hand. */
+/* The name of a slot's function with "@plt". 0: it is not available. */
 static size_t slot_name(const struct file_source *source, const struct elf_image *image,
 			const struct elf_dynamic *dynamic, const struct slot *slot,
 			char name[NAME_LIMIT + 8])

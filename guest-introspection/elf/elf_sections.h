@@ -1,4 +1,4 @@
-/* The sections of an ELF file, of which only parts may be at hand. Nothing here allocates; every
+/* The sections of an ELF file, of which only parts may be available. Nothing here allocates; every
  * loop is bounded; any thread. */
 #ifndef GUEST_INTROSPECTION_ELF_ELF_SECTIONS_H
 #define GUEST_INTROSPECTION_ELF_ELF_SECTIONS_H
@@ -17,13 +17,13 @@ struct elf_section {
 /* How many sections the file says that it has, at most ELF_SECTION_LIMIT. */
 unsigned elf_section_count(const struct elf_image *image);
 
-/* False, `out` untouched: there is no such section, or its header is not at hand. */
+/* False, `out` untouched: there is no such section, or its header is not available. */
 bool elf_section_read(const struct file_source *source, const struct elf_image *image,
 		      unsigned index, struct elf_section *out);
 
 /* What the section headers say of the file. */
 struct elf_contents {
-	bool known;        /* there are headers, and all of them are at hand */
+	bool known;        /* there are headers, and all of them are available */
 	bool symbols;      /* .symtab */
 	bool without_code; /* a file of debugging information: what is loaded is left out of it */
 };

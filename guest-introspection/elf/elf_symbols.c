@@ -20,7 +20,7 @@ struct reader {
 	struct elf_symbols_result result;
 };
 
-/* A string table, as far as it is at hand: pages that are not stay unmarked. */
+/* A string table, as far as it is available: pages that are not stay unmarked. */
 struct strings {
 	char *bytes;
 	uint8_t *present; /* a byte for each page of the file */
@@ -60,7 +60,7 @@ static gp_status_t strings_read(struct strings *out, const struct reader *self,
 	return GP_OK;
 }
 
-/* The string at `offset`; NULL when it is not wholly at hand. */
+/* The string at `offset`; NULL when it is not wholly available. */
 static const char *strings_get(const struct strings *strings, uint64_t offset, size_t *length)
 {
 	const char *begin;
@@ -108,7 +108,7 @@ static struct elf_symbol take_symbol(struct cursor *cursor, bool is_64)
 }
 
 /* The letter of nm(1), 0 for what names nothing in memory. By segments, because the headers of
- * sections are often not at hand. */
+ * sections are often not available. */
 static char symbol_kind(const struct elf_image *image, const struct elf_symbol *symbol)
 {
 	unsigned type = ELF64_ST_TYPE(symbol->info);
@@ -210,7 +210,7 @@ static gp_status_t read_table(struct reader *self, struct elf_part entries, stru
 	return status;
 }
 
-/* The first section of `type`, with its strings. False: none at hand. */
+/* The first section of `type`, with its strings. False: none available. */
 static bool find_section(const struct reader *self, uint32_t type, struct elf_section *entries,
 			 struct elf_section *names)
 {

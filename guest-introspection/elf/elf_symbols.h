@@ -1,8 +1,8 @@
-/* The symbols of an ELF program or library of which only parts may be at hand.
+/* The symbols of an ELF program or library of which only parts may be available.
  *
  * .symtab when its section can be found, and .dynsym when that has gaps or is not there; without
  * section headers (not cached, stripped, in memory) the dynamic symbols by PT_DYNAMIC. A symbol
- * whose entry or name is not at hand is counted as missing.
+ * whose entry or name is not available is counted as missing.
  */
 #ifndef GUEST_INTROSPECTION_ELF_ELF_SYMBOLS_H
 #define GUEST_INTROSPECTION_ELF_ELF_SYMBOLS_H
@@ -14,7 +14,7 @@ struct elf_symbols_result {
 	bool full;    /* .symtab was there: static functions too */
 	bool dynamic; /* dynamic symbols were read */
 	/* Entries of the tables that were read and that are not in the result because their pages
-	 * are not at hand; an upper bound, entries that name nothing included. */
+	 * are not available; an upper bound, entries that name nothing included. */
 	uint64_t missing;
 };
 
@@ -22,7 +22,7 @@ struct elf_symbols_result {
  * caller deinits: look up `address - bias`. `loaded_bias` is the bias of the image in `source` when
  * that is a process's memory, where the dynamic linker may have made addresses of .dynamic
  * absolute, else 0. `out` and `result` are untouched on failure: GP_ERR_NOT_FOUND (no symbols, or
- * none at hand), GP_ERR_NO_MEMORY, GP_ERR_OUT_OF_RANGE (past the limits of a table). Allocates: a
+ * none available), GP_ERR_NO_MEMORY, GP_ERR_OUT_OF_RANGE (past the limits of a table). Allocates: a
  * cold path; any thread. */
 gp_status_t elf_symbols_read(const struct file_source *source, const struct elf_image *image,
 			     uint64_t loaded_bias, struct symbol_table *out,

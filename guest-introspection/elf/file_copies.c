@@ -17,7 +17,7 @@ static bool has_size(const struct file_source *source, uint64_t size)
 	       file_source_read(source, size, &byte, 1) == 0;
 }
 
-/* Whether every byte that the guest has at hand is the copy's. */
+/* Whether every byte that the guest has available is the copy's. */
 static bool has_same_bytes(const struct file_source *guest, const struct file_source *copy,
 			   uint64_t size)
 {

@@ -37,7 +37,7 @@ static gp_status_t elf_bias(Elf *elf, struct symbols_base base, uint64_t *bias, 
 					 "damaged ELF: program header %zu", i);
 		if (segment.p_type != PT_LOAD)
 			continue;
-		/* Segments stand in rising order (System V ABI); Linux puts its per-CPU template,
+		/* Segments are in rising order (System V ABI); Linux puts its per-CPU template,
 		 * linked at 0, behind its text. */
 		if (found && segment.p_vaddr == 0)
 			continue;

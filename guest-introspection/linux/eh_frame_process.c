@@ -14,7 +14,7 @@
 #define MEMORY_FILE_LIMIT 64u
 
 /* A program is prepared anew when stacks of it still end early: it may have mapped more meanwhile,
- * or more of its files may be at hand. Less and less often. */
+ * or more of its files may be available. Less and less often. */
 #define FIRST_WAIT_NS UINT64_C(500000000)
 #define LONGEST_WAIT_NS UINT64_C(16000000000)
 /* But soon, when a file is being looked for outside the guest. */
@@ -36,7 +36,7 @@ struct file {
 	unsigned users; /* processes, once for each mapping */
 	size_t bytes;
 	struct file *next;
-	/* Found to be incomplete: whoever comes next reads it again. */
+	/* Incomplete: the next process that maps it reads it again. */
 	bool replaced;
 };
 
@@ -177,7 +177,7 @@ struct walk {
 	unsigned count;
 	unsigned memory_files;
 	bool cut;
-	bool awaited;
+	bool copy_pending;
 	struct linux_mapping *code; /* those of code */
 	bool *is_vdso;
 };
@@ -202,7 +202,7 @@ static bool collect(void *context, const struct linux_mapping *mapping)
 }
 
 /* The file of one mapping and its bias; NULL: it has no rules, or (`*missing`) its headers are not
- * at hand. */
+ * available. */
 static struct file *file_of_source(struct eh_frame_files *files, const struct file_source *source,
 				   const struct linux_mapping *mapping, uint64_t *bias,
 				   bool *missing)
@@ -249,7 +249,7 @@ static struct file *file_of_copy(struct eh_frame_files *files, struct walk *walk
 	case FILE_COPY_FOUND:
 		break;
 	case FILE_COPY_LATER:
-		walk->awaited = true;
+		walk->copy_pending = true;
 		return NULL;
 	case FILE_COPY_NONE:
 		return NULL;
@@ -362,11 +362,11 @@ gp_status_t eh_frame_process_create(struct eh_frame_files *files,
 	process->counts = (struct eh_frame_process_counts){
 		.code_mappings = walk.count, .complete = walked.complete && !walk.cut};
 	add_mappings(files, &walk, cache, &space, process);
-	process->counts.awaited = walk.awaited;
+	process->counts.copy_pending = walk.copy_pending;
 	make_room(files);
 	if (process->counts.with_rules == 0) {
 		eh_frame_process_destroy(files, process);
-		return error_set(error, walk.awaited ? GP_ERR_UNAVAILABLE : GP_ERR_NOT_FOUND,
+		return error_set(error, walk.copy_pending ? GP_ERR_UNAVAILABLE : GP_ERR_NOT_FOUND,
 				 "no unwind rules of the program can be read");
 	}
 	eh_frame_source_init(&process->source, process->mappings, process->counts.with_rules);
@@ -463,7 +463,7 @@ bool program_rules_want(struct program_rules *rules, const struct linux_mappings
 		return false;
 	status = eh_frame_process_create(rules->files, mappings, cache, copies, mm, &process,
 					 &error);
-	if (status ? status == GP_ERR_UNAVAILABLE : eh_frame_process_counts(process).awaited) {
+	if (status ? status == GP_ERR_UNAVAILABLE : eh_frame_process_counts(process).copy_pending) {
 		entry->again_ns = now + AWAITED_WAIT_NS;
 	} else {
 		entry->again_ns = now + entry->wait_ns;

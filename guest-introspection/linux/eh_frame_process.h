@@ -27,7 +27,7 @@
  * needed. */
 struct eh_frame_files;
 
-/* Bytes of rules that are kept for later, and mappings of code that a process is looked at for. */
+/* Most bytes of rules that no process uses any more, and most mappings of code of a process. */
 #define EH_FRAME_FILES_BYTES ((size_t)64 << 20)
 #define EH_FRAME_PROCESS_MAPPINGS 1024u
 
@@ -40,7 +40,7 @@ void eh_frame_files_destroy(struct eh_frame_files *files);
 struct eh_frame_process;
 
 /* Prepares the processes that share `mm` (the address of a struct mm_struct). GP_ERR_NOT_FOUND: no
- * code of theirs has rules that are at hand, or they are gone. GP_ERR_UNAVAILABLE: neither, but a
+ * code of theirs has rules that are available, or they are gone. GP_ERR_UNAVAILABLE: neither, but a
  * copy is being looked for, so ask again soon. `copies` may be NULL. GP_ERR_NO_MEMORY. `*out` is
  * untouched on failure. To be made anew when the mappings change. */
 gp_status_t eh_frame_process_create(struct eh_frame_files *files,
@@ -58,8 +58,8 @@ const struct unwind_program *eh_frame_process_program(const struct eh_frame_proc
 struct eh_frame_process_counts {
 	unsigned code_mappings; /* executable ones, of files and the vDSO */
 	unsigned with_rules;
-	bool complete; /* all rules that they have were at hand, and every mapping was seen */
-	bool awaited;  /* a copy of one with missing rules is still being looked for */
+	bool complete;     /* all rules that they have were available, and every mapping was seen */
+	bool copy_pending; /* a copy of one with missing rules is still being looked for */
 };
 
 struct eh_frame_process_counts eh_frame_process_counts(const struct eh_frame_process *process);
@@ -77,7 +77,7 @@ struct eh_frame_process_counts eh_frame_process_counts(const struct eh_frame_pro
 struct program_rules_entry {
 	uint64_t mm;
 	uint64_t stack; /* linux_mappings_stack(): another one is another program's */
-	struct eh_frame_process *process; /* NULL: it has no rules that are at hand */
+	struct eh_frame_process *process; /* NULL: it has no rules that are available */
 	uint64_t asked_ns;                /* last */
 	uint64_t again_ns;                /* not to be prepared anew before */
 	uint64_t wait_ns;

@@ -493,7 +493,7 @@ static gp_status_t copy_around(const struct guest_memory *memory, const struct l
 }
 
 /* Parses the tables around a digit run at linear address `digits`: first only the token table,
- * because digit runs stand elsewhere too, then all in a copy that is big enough for a
+ * because there are digit runs elsewhere too, then all in a copy that is big enough for a
  * distribution's kernel, then in one for the largest. */
 static gp_status_t parse_around(const struct guest_memory *memory,
 				const struct linux_kernel *kernel, uint64_t digits,

@@ -317,7 +317,7 @@ static bool has_name(struct walk *self, uint64_t dentry, const char *name, size_
 	       memcmp(bytes, name, length) == 0;
 }
 
-/* The entry `name` of the directory `dentry` that stands for a file. Both kinds of list end at a
+/* The entry `name` of the directory `dentry` that is of a file. Both kinds of list end at a
  * link that is no child's: NULL, or the head itself. */
 static bool find_child(struct walk *self, uint64_t *dentry, const char *name, size_t length)
 {

@@ -84,7 +84,7 @@ struct linux_file {
 	 * are the lower one's, which has the pages; the numbers are what /proc/PID/maps shows. */
 };
 
-/* What the struct file at `address` stands for. False, `out` untouched: not readable. */
+/* The file of the struct file at `address`. False, `out` untouched: not readable. */
 bool linux_file_read(const struct linux_files *files, uint64_t address, struct linux_file *out);
 
 /* Whether the struct inode of `file` still is one of that number, size and device: its struct file

@@ -307,10 +307,10 @@ static void learn_programs(struct linux_guest *guest)
 	publish(guest, next);
 }
 
-/* The kernel's page tables and per-CPU areas move once, early in boot: first the tables. Only
- * tables that were looked for once the areas had moved are those that stay; others the kernel
- * frees, and the guest has gone on between a look at them and a look at the areas. Whoever captures
- * uses a copy of the layout. Without a layout nothing says when boot is over: then never. */
+/* The kernel's page tables and per-CPU areas move once, early in boot: first the tables. Tables
+ * that were found after the areas had moved are final; the kernel frees the others. So the areas
+ * must have moved before the tables are looked for. Captures use a copy of the layout. Without a
+ * layout the end of boot is never seen. */
 static void settle(struct linux_guest *guest, const struct guest_cpu *cpus, const bool *known,
 		   unsigned count)
 {

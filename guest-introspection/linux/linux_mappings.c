@@ -283,7 +283,7 @@ static void walk_list(struct walk *self)
 /* A node on the way down: a copy, taken once. */
 struct level {
 	uint8_t bytes[NODE_SIZE];
-	uint64_t maximum; /* the last address that it stands for */
+	uint64_t maximum; /* the last address that it covers */
 	uint32_t pivots;
 	uint32_t slots;
 	uint32_t pivot_count;
@@ -323,7 +323,7 @@ static bool read_node(struct walk *self, uint64_t entry, uint64_t maximum, struc
 	return true;
 }
 
-/* The next slot of a node and the last address it stands for. False: that was all. A pivot of 0
+/* The next slot of a node and the last address it covers. False: that was all. A pivot of 0
  * behind the first slot, or no pivot any more, means the node's maximum (mas_safe_pivot()). */
 static bool next_slot(struct level *level, uint64_t *entry, uint64_t *last)
 {
@@ -373,7 +373,7 @@ static void walk_tree(struct walk *self)
 		if (!entry)
 			continue;
 		if (level->leaf) {
-			/* Low bits are set in entries that stand for no mapping. */
+			/* Low bits are set in entries that are no mapping. */
 			if (!(entry & 3) && entry > 4096 && !visit_area(self, entry, NULL))
 				return;
 			continue;

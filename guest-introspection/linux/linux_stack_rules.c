@@ -57,7 +57,7 @@ static void rule_of_registers(struct unwind_rule *rule, uint8_t base, int32_t of
 	rule->offset_after = 0;
 	rule->return_address = PT_REGS_IP;
 	rule->saved = UNWIND_ALL_REGISTERS;
-	rule->kept = 0;
+	rule->preserved = 0;
 	memcpy(rule->at, pt_regs_at, sizeof(rule->at));
 }
 
@@ -71,7 +71,7 @@ static void rule_of_interrupt_frame(struct unwind_rule *rule, uint8_t base, int3
 	rule->offset_after = 0;
 	rule->return_address = 0;
 	rule->saved = UNWIND_BIT(GUEST_RSP);
-	rule->kept = UNWIND_ALL_REGISTERS;
+	rule->preserved = UNWIND_ALL_REGISTERS;
 	rule->at[GUEST_RSP] = IRET_SP;
 }
 
@@ -84,7 +84,7 @@ static enum unwind_lookup rule_of_top(struct unwind_rule *rule, unsigned slots)
 	rule->offset = (int32_t)(slots + 1) * 8;
 	rule->return_address = -8;
 	rule->saved = 0;
-	rule->kept = UNWIND_BIT(GUEST_RBP);
+	rule->preserved = UNWIND_BIT(GUEST_RBP);
 	return UNWIND_FOUND;
 }
 
@@ -132,7 +132,7 @@ static enum unwind_lookup rule_of_syscall(struct unwind_context *context, struct
 	if (!is_user_address(context->gpr[GUEST_RCX]))
 		return UNWIND_NO_RULE;
 	rule->kind = UNWIND_USER;
-	rule->kept = UNWIND_ALL_REGISTERS;
+	rule->preserved = UNWIND_ALL_REGISTERS;
 	rule->user.pc = context->gpr[GUEST_RCX];
 	rule->user.stack_pointer = stack_pointer;
 	rule->user.code_segment = code_segment;
@@ -275,7 +275,7 @@ static enum unwind_lookup translate_entry(const struct linux_stack *self,
 		rule->offset = offset;
 		rule->return_address = -8;
 		rule->saved = 0;
-		rule->kept = UNWIND_BIT(GUEST_RBP);
+		rule->preserved = UNWIND_BIT(GUEST_RBP);
 		/* Before 5.12 the code that calls on an interrupt's stack keeps the task's in RBP
 		 * (arch/x86/entry/entry_64.S, asm_call_on_stack); later it is stored on the new
 		 * one.
@@ -288,7 +288,7 @@ static enum unwind_lookup translate_entry(const struct linux_stack *self,
 	if (bp == ORC_REGISTER_UNDEFINED || entry->type != ORC_CALL)
 		return UNWIND_FOUND;
 	rule->saved = UNWIND_BIT(GUEST_RBP);
-	rule->kept = 0;
+	rule->preserved = 0;
 	if (bp == ORC_REGISTER_PREVIOUS_SP) {
 		rule->at[GUEST_RBP] = entry->bp_offset;
 		return UNWIND_FOUND;

@@ -50,7 +50,7 @@ struct linux_task_layout {
 	struct address_space space; /* the kernel's own: what all reads go through */
 	uint64_t current;           /* per-CPU symbol */
 	uint64_t per_cpu_offset;    /* address of __per_cpu_offset */
-	uint64_t per_cpu_boot;      /* what stands in it before the areas are set up */
+	uint64_t per_cpu_boot;      /* what is in it before the areas are set up */
 	uint64_t tss;               /* per-CPU symbol; 0: there is none */
 	uint64_t irq_stack;         /* per-CPU symbol of the pointer to its top; 0: there is none */
 	uint64_t cpu_count_address; /* nr_cpu_ids; 0: there is none */
@@ -94,7 +94,7 @@ gp_status_t linux_task_layout_init(const struct guest_memory *memory,
 				   const struct symbol_table *symbols, const struct btf *btf,
 				   struct linux_task_layout *out, struct error *error);
 
-/* Reads again what boot changes. Cheap when there are few CPUs (a few µs); nobody may be using
+/* Reads again what boot changes. Cheap when there are few CPUs (a few µs); no thread may be using
  * `layout` meanwhile. If linux_kernel_find() has found other page tables since, put its `space`
  * into the layout first. */
 void linux_task_layout_refresh(struct linux_task_layout *layout, const struct guest_memory *memory);
@@ -131,7 +131,8 @@ struct linux_task {
 	uint64_t mm;         /* its own memory, linear; 0: none (kernel thread, or about to exit) */
 	uint64_t stack;      /* lowest address of its kernel stack, linear; 0: it has exited */
 	uint64_t leader;     /* task_struct of its process */
-	uint64_t start_time; /* ns after boot; tells apart who had this pid; 0: not known */
+	uint64_t start_time; /* ns after boot; two tasks that had one pid differ in it; 0: not known
+			      */
 	int32_t pid;         /* of its process: `tgid` in Linux; in the first pid namespace */
 	int32_t tid;         /* of itself: `pid` in Linux */
 	bool idle;           /* the CPU has nothing to do; pid and tid are 0 */

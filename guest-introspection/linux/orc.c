@@ -205,7 +205,7 @@ struct range {
 };
 
 /* Turns what was read, `offsets` of the places at linear address `at` and the packed entries,
- * into a table; in place, but for the blocks. Only places within `text` are kept. */
+ * into a table; in place, but for the blocks. Places outside `text` are dropped. */
 static gp_status_t translate_table(struct orc_table *table, enum orc_format format, uint64_t at,
 				   const struct range *text, struct error *error)
 {

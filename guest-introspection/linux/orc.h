@@ -104,7 +104,7 @@ static inline struct orc orc_borrow(const struct orc *from)
 /* Reads the kernel's own tables, whose bounds are symbols. `space` are its page tables.
  * GP_ERR_NOT_FOUND: it has none (CONFIG_UNWINDER_FRAME_POINTER). GP_ERR_NOT_SUPPORTED: they are
  * in no format that is known here, and nothing is guessed. GP_ERR_OUT_OF_RANGE, GP_ERR_NO_MEMORY.
- * `out` is untouched on failure. The guest may run meanwhile; what is kept is a checked copy. */
+ * `out` is untouched on failure. The guest may run meanwhile; `out` is a checked copy. */
 gp_status_t orc_read(const struct guest_memory *memory, const struct address_space *space,
 		     const struct symbol_table *symbols, struct orc *out, struct error *error);
 

@@ -1,7 +1,7 @@
 /* The symbols of a program, library or vDSO that a process of a Linux guest has mapped.
  *
  * Its bytes come from the guest's page cache; what is not cached there, from the memory of the
- * process; the vDSO from the kernel's own copy. .symtab and the section headers stand at the end of
+ * process; the vDSO from the kernel's own copy. .symtab and the section headers are at the end of
  * a file: of a program that was only run, from a disk, they are mostly not cached (in an initramfs
  * all is), and a static one has no dynamic symbols instead; many have been stripped. What is in
  * neither is looked for in a copy of the file or a file of its debugging information
@@ -21,7 +21,7 @@
 struct user_symbols {
 	struct elf_image image;
 	uint64_t bias;               /* look up `address - bias` */
-	struct symbol_table symbols; /* finished; empty when there are none or none are at hand */
+	struct symbol_table symbols; /* finished; empty when there are none or none are available */
 	struct elf_symbols_result result;
 	bool copied; /* from a copy, at least in part */
 	bool later;  /* one is being looked for: read again in a while */
@@ -31,7 +31,7 @@ struct user_symbols {
 /* Reads the file that `mapping`, one of code, of the process with `mm` belongs to. `mm` 0: only
  * what the page cache has; `copies` NULL: only what the guest has. `out` is untouched on failure,
  * but for `later` with GP_ERR_NOT_FOUND: GP_ERR_NOT_FOUND (no file and not the vDSO, or its headers
- * are not at hand), GP_ERR_NOT_SUPPORTED (not an ELF file of x86), GP_ERR_IO_DATA_INTEGRITY,
+ * are not available), GP_ERR_NOT_SUPPORTED (not an ELF file of x86), GP_ERR_IO_DATA_INTEGRITY,
  * GP_ERR_NO_MEMORY, GP_ERR_OUT_OF_RANGE (more symbols than a table takes). That there are no
  * symbols is no failure.
  */

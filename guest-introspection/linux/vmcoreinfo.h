@@ -1,6 +1,6 @@
 /* VMCOREINFO: the few lines that a Linux kernel keeps about itself for crash dumps
  * (Documentation/admin-guide/kdump/vmcoreinfo.rst): the build-id, which is the key to anything
- * kept about a kernel, and some offsets to check others against.
+ * stored about a kernel, and some offsets to check others against.
  *
  * Cold; allocates nothing. A plain value; any thread.
  */

@@ -55,7 +55,7 @@ static enum unwind_lookup find(const struct unwind_source *source, struct unwind
 	rule->return_address = found->return_address;
 	rule->saved = found->saved;
 	rule->from_base = found->from_base;
-	rule->kept = found->kept;
+	rule->preserved = found->preserved;
 	memcpy(rule->at, found->at, sizeof(rule->at));
 	context->frameless = false;
 	return UNWIND_FOUND;

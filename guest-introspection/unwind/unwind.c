@@ -219,7 +219,7 @@ static bool evaluate_interruption(struct unwind_context *context, const struct u
 	if (rule->kind == UNWIND_INTERRUPTION && (words->code_segment & 3) == 3) {
 		for (unsigned left = rule->saved; left; left &= left - 1)
 			context->gpr[__builtin_ctz(left)] = words->gpr[__builtin_ctz(left)];
-		context->known = (context->known & rule->kept) | rule->saved;
+		context->known = (context->known & rule->preserved) | rule->saved;
 		enter_user(context, words->return_address, stack_pointer,
 			   (uint16_t)words->code_segment);
 		return true;
@@ -240,7 +240,7 @@ static bool evaluate_interruption(struct unwind_context *context, const struct u
 	}
 	for (unsigned left = rule->saved; left; left &= left - 1)
 		context->gpr[__builtin_ctz(left)] = words->gpr[__builtin_ctz(left)];
-	context->known = (context->known & rule->kept) | rule->saved;
+	context->known = (context->known & rule->preserved) | rule->saved;
 	context->pc = words->return_address;
 	context->exact = rule->exact;
 	return true;
@@ -260,7 +260,7 @@ static bool evaluate(struct unwind_context *context, const struct unwind_rule *r
 	uint64_t address;
 
 	if (rule->kind == UNWIND_USER) {
-		context->known &= rule->kept;
+		context->known &= rule->preserved;
 		enter_user(context, rule->user.pc, rule->user.stack_pointer,
 			   rule->user.code_segment);
 		return true;
@@ -287,7 +287,7 @@ static bool evaluate(struct unwind_context *context, const struct unwind_rule *r
 		return false;
 	for (unsigned left = rule->saved; left; left &= left - 1)
 		context->gpr[__builtin_ctz(left)] = words.gpr[__builtin_ctz(left)];
-	context->known = (context->known & rule->kept) | rule->saved | UNWIND_BIT(GUEST_RSP);
+	context->known = (context->known & rule->preserved) | rule->saved | UNWIND_BIT(GUEST_RSP);
 	context->gpr[GUEST_RSP] = cfa;
 	context->pc = address;
 	context->exact = false;

@@ -37,7 +37,7 @@ const struct unwind_source *unwind_prepared_source(const struct unwind_context *
 }
 
 /* Do the `count` bytes that end at `end` finish with a near call? (Intel SDM vol. 2, CALL:
- * E8 rel32, and FF /2 with each of its operand forms.) A prefix stands before the opcode and
+ * E8 rel32, and FF /2 with each of its operand forms.) A prefix comes before the opcode and
  * changes nothing. */
 static bool ends_with_call(const uint8_t *end, unsigned count, bool long_mode)
 {
@@ -248,7 +248,7 @@ enum unwind_step unwind_plain_call(struct unwind_context *context, const struct 
 		return UNWIND_ENDS;
 	if (rule->saved)
 		context->gpr[GUEST_RBP] = top.frame_pointer;
-	context->known = (context->known & rule->kept) | rule->saved | UNWIND_BIT(GUEST_RSP);
+	context->known = (context->known & rule->preserved) | rule->saved | UNWIND_BIT(GUEST_RSP);
 	context->gpr[GUEST_RSP] = cfa;
 	context->pc = top.return_address;
 	context->exact = false;

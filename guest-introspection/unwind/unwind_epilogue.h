@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What stands on the stack at the address, bytes from the stack pointer on. */
+/* What is on the stack at the address, bytes from the stack pointer on. */
 struct unwind_epilogue {
 	unsigned return_address;
 	bool frame_pointer_saved; /* otherwise the register still holds the caller's */

@@ -44,7 +44,7 @@ static void make_rule(enum frame_state state, unsigned word, struct unwind_rule 
 	rule->offset = state == FRAME_AT_ENTRY ? slot : 2 * slot;
 	rule->return_address = -slot;
 	rule->saved = state == FRAME_AT_ENTRY ? 0 : UNWIND_BIT(GUEST_RBP);
-	rule->kept = state == FRAME_AT_ENTRY ? UNWIND_BIT(GUEST_RBP) : 0;
+	rule->preserved = state == FRAME_AT_ENTRY ? UNWIND_BIT(GUEST_RBP) : 0;
 	rule->at[GUEST_RBP] = (int16_t)(-2 * slot);
 }
 
@@ -119,7 +119,7 @@ static enum frame_state repair_leaf(struct unwind_context *context)
 		return FRAME_UNPROVEN;
 	if (before == 0x55 && match_frame_move(code, count, long_mode))
 		return FRAME_AFTER_PUSH;
-	/* The frame is gone already: leave or pop rbp stands before the tail jump. */
+	/* The frame is gone already: leave or pop rbp comes before the tail jump. */
 	if (code[0] == 0xe9 && (before == 0xc9 || before == 0x5d))
 		return FRAME_AT_ENTRY;
 	return FRAME_UNPROVEN;
@@ -151,7 +151,7 @@ static bool find_by_epilogue(struct unwind_context *context, struct unwind_rule 
 	rule->offset = cfa;
 	rule->return_address = -word;
 	rule->saved = epilogue.frame_pointer_saved ? UNWIND_BIT(GUEST_RBP) : 0;
-	rule->kept = epilogue.frame_pointer_saved ? 0 : UNWIND_BIT(GUEST_RBP);
+	rule->preserved = epilogue.frame_pointer_saved ? 0 : UNWIND_BIT(GUEST_RBP);
 	rule->at[GUEST_RBP] = (int16_t)((int)epilogue.frame_pointer - cfa);
 	return cfa - (int)epilogue.frame_pointer <= INT16_MAX;
 }
@@ -183,7 +183,7 @@ static bool is_frame_pointer(struct unwind_context *context)
 	uint64_t pointer = context->gpr[GUEST_RBP], words[2] = {0};
 	uint64_t at = unwind_linear(context, context->stack_base, pointer);
 
-	/* Whoever follows one that does not lie on the stack says why not. */
+	/* One that does not point to the stack: following it gives the reason for the end. */
 	if (((pointer - context->gpr[GUEST_RSP]) & mask) > unwind_frame_limit(context) ||
 	    !unwind_read(context, at, words, 2 * context->word))
 		return true;

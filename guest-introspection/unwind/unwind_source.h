@@ -18,14 +18,14 @@
 /* Why a stack ended. Written into sample records: the numbers are stable. */
 enum stack_end {
 	/* Frame pointer or return address 0, or where the kernel starts its threads. In code
-	 * built without frame pointers the first is a register like any other: only who built
-	 * the guest knows. */
+	 * built without frame pointers the first is a register like any other: only its builder
+	 * knows. */
 	STACK_END_ROOT = 1,
 	STACK_END_DEPTH_LIMIT,    /* there are more frames than `capacity` */
 	STACK_END_NOT_PRESENT,    /* stack or code page not present */
 	STACK_END_BAD_POINTER,    /* unaligned, non-canonical, not rising, wrong rights */
 	STACK_END_OUTSIDE_MEMORY, /* a page or a page table is not in guest memory */
-	STACK_END_NO_RULE,        /* no source knows, or no call stands before the address */
+	STACK_END_NO_RULE,        /* no source knows, or no call comes before the address */
 };
 
 struct unwind_kernel;
@@ -105,7 +105,7 @@ struct unwind_rule {
 	/* What the caller's registers are: stored in memory, the same as in this frame, or (all
 	 * others) unknown. RSP of a call is the CFA and in neither mask. */
 	uint16_t saved;
-	uint16_t kept;
+	uint16_t preserved;
 	uint16_t from_base; /* saved ones that are stored at base + n; 0 when find() is called */
 	/* The caller's frame may be on another stack than this one's; false when find() is called.
 	 * A rule that dereferences says so by itself. */
@@ -115,7 +115,7 @@ struct unwind_rule {
 	struct {
 		uint64_t pc;
 		uint64_t stack_pointer;
-		uint16_t code_segment; /* selector; the other registers are `kept` */
+		uint16_t code_segment; /* selector; the other registers are `preserved` */
 	} user;
 };
 

@@ -1,6 +1,6 @@
 /* The registers of one stopped vCPU, as a plain value.
  *
- * Filled by whoever owns the vCPU (vmm/, attach/, a test); no KVM type comes this far.
+ * Filled by the owner of the vCPU (vmm/, attach/, a test); no KVM type comes this far.
  */
 #ifndef GUEST_INTROSPECTION_X86_GUEST_CPU_H
 #define GUEST_INTROSPECTION_X86_GUEST_CPU_H

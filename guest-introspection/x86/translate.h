@@ -74,7 +74,7 @@ enum translate_result guest_translate(const struct address_space *space,
 				      struct translation *out);
 
 /* A software TLB for the time a vCPU is stopped: one address space, cleared before each use.
- * Never kept longer, because nobody tells us about the guest's invalidations. */
+ * Never kept longer, because the guest's invalidations are not known. */
 #define TRANSLATION_CACHE_SMALL 16
 #define TRANSLATION_CACHE_LARGE 8
 #define TRANSLATION_CACHE_TABLES 8

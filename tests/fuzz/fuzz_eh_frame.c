@@ -40,7 +40,7 @@ static void check(const struct eh_frame *table)
 		if (rule != (table->numbers[i] ? &table->rules[table->numbers[i]] : NULL))
 			abort();
 		if (rule && (rule->base >= GUEST_REGISTER_COUNT || rule->kind > EH_FRAME_ROOT ||
-			     rule->from_base & ~rule->saved || rule->saved & rule->kept))
+			     rule->from_base & ~rule->saved || rule->saved & rule->preserved))
 			abort();
 	}
 	if (eh_frame_find(table, table->base + table->addresses[0] - 1))

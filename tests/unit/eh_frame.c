@@ -153,14 +153,14 @@ Test(eh_frame, a_function_with_a_frame_pointer)
 	/* push rbp; mov rbp, rsp; ... leave; ret */
 	BUILD(0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x60, 0x0c, 7, 8);
 	check_call(0, GUEST_RSP, 8);
-	cr_expect_eq(rule_at(0).kept, PRESERVED);
+	cr_expect_eq(rule_at(0).preserved, PRESERVED);
 	check_call(1, GUEST_RSP, 16);
 	check_call(3, GUEST_RSP, 16);
 	check_call(4, GUEST_RBP, 16);
 	rule = rule_at(4);
 	cr_expect_eq(rule.saved, SAVED(GUEST_RBP));
 	cr_expect_eq(rule.at[GUEST_RBP], -16);
-	cr_expect_eq(rule.kept, PRESERVED & ~SAVED(GUEST_RBP));
+	cr_expect_eq(rule.preserved, PRESERVED & ~SAVED(GUEST_RBP));
 	check_call(0x24, GUEST_RSP, 8);
 	check_call(CODE_SIZE - 1, GUEST_RSP, 8);
 	cr_expect_eq(rule_at(CODE_SIZE).kind, EH_FRAME_NO_RULE);
@@ -209,19 +209,19 @@ Test(eh_frame, every_way_to_say_where_a_register_is)
 	cr_expect_eq(rule.at[GUEST_RBP], -24);
 	cr_expect_eq(rule.at[GUEST_R12], 32);
 	cr_expect_eq(rule.at[GUEST_R13], 40);
-	cr_expect_eq(rule.kept, SAVED(GUEST_RAX));
+	cr_expect_eq(rule.preserved, SAVED(GUEST_RAX));
 	/* restore, restore_extended: as the CIE has it. */
 	BUILD(0x83, 2, 0x86, 3, 0x41, 0xc3, 0x06, 6);
 	cr_expect_eq(rule_at(0).saved, SAVED(GUEST_RBX) | SAVED(GUEST_RBP));
 	cr_expect_eq(rule_at(1).saved, 0);
-	cr_expect_eq(rule_at(1).kept, PRESERVED);
+	cr_expect_eq(rule_at(1).preserved, PRESERVED);
 	/* Values instead of places, and vector registers: known to nobody. */
 	BUILD(0x14, 3, 2, 0x15, 6, 2, 0x16, 12, 2, 0x77, 8, 0x91, 4, 0x05, 0x80, 1, 2);
 	cr_expect_eq(rule_at(0).saved, 0);
-	cr_expect_eq(rule_at(0).kept, SAVED(GUEST_R13) | SAVED(GUEST_R14) | SAVED(GUEST_R15));
+	cr_expect_eq(rule_at(0).preserved, SAVED(GUEST_R13) | SAVED(GUEST_R14) | SAVED(GUEST_R15));
 	/* Further away than a rule can say. */
 	BUILD(0x83, 0xff, 0xff, 0x7f);
-	cr_expect_eq(rule_at(0).saved | (rule_at(0).kept & SAVED(GUEST_RBX)), 0);
+	cr_expect_eq(rule_at(0).saved | (rule_at(0).preserved & SAVED(GUEST_RBX)), 0);
 	finish();
 }
 

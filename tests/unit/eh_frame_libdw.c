@@ -103,13 +103,13 @@ static bool registers_equal(const struct eh_frame_rule *rule, Dwarf_Frame *frame
 		/* libdw 0.188 takes column 0 for rbx, where nothing is said of it (backends/
 		 * x86_64_cfi.c): the ABI says preserved, and rax is not. */
 		if (count == 0 && (ops == NULL || preserved[i] == GUEST_RBX)) {
-			if (!(rule->kept & bit))
+			if (!(rule->preserved & bit))
 				return false;
 		} else if (rule->saved & bit) {
 			if (!place_equals(ops, count, signal || rule->from_base & bit,
 					  dwarf_numbers[rule->base], rule->at[preserved[i]]))
 				return false;
-		} else if (rule->kept & bit) {
+		} else if (rule->preserved & bit) {
 			return false;
 		} else if (count == 1 && ops[0].atom == DW_OP_call_frame_cfa) {
 			return false; /* we do not know what libdw knows */

@@ -33,14 +33,14 @@ static struct eh_frame_rule rules[] = {
 	 .offset = 24,
 	 .return_address = -8,
 	 .saved = UNWIND_BIT(GUEST_RBP),
-	 .kept = UNWIND_BIT(GUEST_RBX),
+	 .preserved = UNWIND_BIT(GUEST_RBX),
 	 .at = {[GUEST_RBP] = -16}},
 	/* 100: found by rbx */
 	{.kind = EH_FRAME_CALL,
 	 .base = GUEST_RBX,
 	 .offset = 16,
 	 .return_address = -8,
-	 .kept = UNWIND_BIT(GUEST_RBP)},
+	 .preserved = UNWIND_BIT(GUEST_RBP)},
 	/* 300: nobody's caller */
 	{.kind = EH_FRAME_ROOT},
 	/* 400: linkage */
@@ -49,7 +49,7 @@ static struct eh_frame_rule rules[] = {
 	 .threshold = 11,
 	 .offset = 8,
 	 .return_address = -8,
-	 .kept = UNWIND_BIT(GUEST_RBP)},
+	 .preserved = UNWIND_BIT(GUEST_RBP)},
 	/* 500: a stack that was aligned: the CFA is in memory, rbx near rbp */
 	{.kind = EH_FRAME_CALL,
 	 .base = GUEST_RBP,
