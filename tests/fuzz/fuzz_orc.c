@@ -4,6 +4,7 @@
  * tables and the TSS. Page tables are the fuzzer's own. */
 #include "base/cursor.h"
 #include "guest-introspection/linux/linux_stack.h"
+#include "guest-introspection/unwind/unwind.h"
 #include "tests/buffer_memory.h"
 
 #include <stdlib.h>
