@@ -1,57 +1,35 @@
 #include "guest-introspection/elf/elf_dynamic.h"
 
-#include "base/cursor.h"
+#include "base/container.h"
 
 #include <elf.h>
+#include <stddef.h>
 
 #define ENTRY_LIMIT 1024u
 #define HASH_LIMIT (1u << 17)
 
 _Static_assert(sizeof(Elf64_Dyn) == 16 && sizeof(Elf32_Dyn) == 8, "System V ABI");
 
-static uint64_t take_word(struct cursor *cursor, bool is_64)
-{
-	return is_64 ? cursor_u64(cursor) : cursor_u32(cursor);
-}
+#define FIELD(name) offsetof(struct elf_dynamic, name)
 
-/* The field for an entry with this tag; NULL: there is none. */
-static uint64_t *address_field(struct elf_dynamic *dynamic, uint64_t tag)
-{
-	switch (tag) {
-	case DT_SYMTAB:
-		return &dynamic->symbols;
-	case DT_STRTAB:
-		return &dynamic->strings;
-	case DT_HASH:
-		return &dynamic->hash;
-	case DT_GNU_HASH:
-		return &dynamic->gnu_hash;
-	case DT_RELA:
-		return &dynamic->relocations;
-	case DT_JMPREL:
-		return &dynamic->plt_relocations;
-	default:
-		return NULL;
-	}
-}
-
-static uint64_t *size_field(struct elf_dynamic *dynamic, uint64_t tag)
-{
-	switch (tag) {
-	case DT_STRSZ:
-		return &dynamic->strings_size;
-	case DT_SYMENT:
-		return &dynamic->entry_size;
-	case DT_RELASZ:
-		return &dynamic->relocations_size;
-	case DT_PLTRELSZ:
-		return &dynamic->plt_relocations_size;
-	case DT_PLTREL:
-		return &dynamic->plt_type;
-	default:
-		return NULL;
-	}
-}
+/* Where the values of entries go. */
+static const struct {
+	uint64_t tag;
+	size_t field;
+	bool address;
+} fields[] = {
+	{DT_SYMTAB, FIELD(symbols), true},
+	{DT_STRTAB, FIELD(strings), true},
+	{DT_HASH, FIELD(hash), true},
+	{DT_GNU_HASH, FIELD(gnu_hash), true},
+	{DT_RELA, FIELD(relocations), true},
+	{DT_JMPREL, FIELD(plt_relocations), true},
+	{DT_STRSZ, FIELD(strings_size), false},
+	{DT_SYMENT, FIELD(entry_size), false},
+	{DT_RELASZ, FIELD(relocations_size), false},
+	{DT_PLTRELSZ, FIELD(plt_relocations_size), false},
+	{DT_PLTREL, FIELD(plt_type), false},
+};
 
 bool elf_dynamic_read(const struct file_source *source, const struct elf_image *image,
 		      uint64_t loaded_bias, struct elf_dynamic *out)
@@ -63,25 +41,24 @@ bool elf_dynamic_read(const struct file_source *source, const struct elf_image *
 	for (uint64_t i = 0; i < count && i < ENTRY_LIMIT; i++) {
 		uint8_t bytes[sizeof(Elf64_Dyn)];
 		struct cursor cursor = cursor_over(bytes, size);
-		uint64_t *field;
 		uint64_t tag;
 		uint64_t value;
 		uint64_t offset;
 
 		if (file_source_read(source, image->dynamic.offset + i * size, bytes, size) != size)
 			return false;
-		tag = take_word(&cursor, image->is_64);
-		value = take_word(&cursor, image->is_64);
+		tag = elf_take_word(&cursor, image->is_64);
+		value = elf_take_word(&cursor, image->is_64);
 		if (tag == DT_NULL)
 			break;
-		field = size_field(&dynamic, tag);
-		if (field)
-			*field = value;
-		field = address_field(&dynamic, tag);
-		/* The dynamic linker of glibc before 2.36 adds the bias to some of these. */
-		if (field)
-			*field = elf_image_offset(image, value, &offset) ? value
-									 : value - loaded_bias;
+		for (size_t k = 0; k < ARRAY_SIZE(fields); k++) {
+			if (fields[k].tag != tag)
+				continue;
+			/* The dynamic linker of glibc before 2.36 adds the bias to some. */
+			if (fields[k].address && !elf_image_offset(image, value, &offset))
+				value -= loaded_bias;
+			memcpy((char *)&dynamic + fields[k].field, &value, sizeof(value));
+		}
 	}
 	*out = dynamic;
 	return count > 0;

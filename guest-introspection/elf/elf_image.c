@@ -1,7 +1,5 @@
 #include "guest-introspection/elf/elf_image.h"
 
-#include "base/cursor.h"
-
 #include <elf.h>
 
 /* A program has a dozen headers; this many fit its first page. */
@@ -13,12 +11,6 @@
 
 _Static_assert(sizeof(Elf64_Ehdr) == 64 && sizeof(Elf64_Phdr) == 56, "System V ABI");
 _Static_assert(sizeof(Elf32_Ehdr) == 52 && sizeof(Elf32_Phdr) == 32, "System V ABI");
-
-/* Address-sized fields are 4 or 8 bytes. */
-static uint64_t take_word(struct cursor *cursor, bool is_64)
-{
-	return is_64 ? cursor_u64(cursor) : cursor_u32(cursor);
-}
 
 struct program_header {
 	uint32_t type;
@@ -36,14 +28,14 @@ static struct program_header take_program_header(struct cursor *cursor, bool is_
 
 	header.type = cursor_u32(cursor);
 	header.flags = is_64 ? cursor_u32(cursor) : 0;
-	header.offset = take_word(cursor, is_64);
-	header.address = take_word(cursor, is_64);
-	take_word(cursor, is_64); /* physical address */
-	header.file_size = take_word(cursor, is_64);
-	header.memory_size = take_word(cursor, is_64);
+	header.offset = elf_take_word(cursor, is_64);
+	header.address = elf_take_word(cursor, is_64);
+	elf_take_word(cursor, is_64); /* physical address */
+	header.file_size = elf_take_word(cursor, is_64);
+	header.memory_size = elf_take_word(cursor, is_64);
 	if (!is_64)
 		header.flags = cursor_u32(cursor);
-	header.alignment = take_word(cursor, is_64);
+	header.alignment = elf_take_word(cursor, is_64);
 	return header;
 }
 
@@ -177,10 +169,10 @@ gp_status_t elf_image_read(const struct file_source *source, struct elf_image *o
 	cursor_skip(&cursor, EI_NIDENT);
 	type = cursor_u16(&cursor);
 	machine = cursor_u16(&cursor);
-	cursor_u32(&cursor);             /* version */
-	take_word(&cursor, image.is_64); /* entry */
-	program_headers = take_word(&cursor, image.is_64);
-	image.section_headers.offset = take_word(&cursor, image.is_64);
+	cursor_u32(&cursor);                 /* version */
+	elf_take_word(&cursor, image.is_64); /* entry */
+	program_headers = elf_take_word(&cursor, image.is_64);
+	image.section_headers.offset = elf_take_word(&cursor, image.is_64);
 	cursor_u32(&cursor); /* flags */
 	cursor_u16(&cursor); /* size of this header */
 	entry_size = cursor_u16(&cursor);

@@ -9,6 +9,7 @@
 #ifndef GUEST_INTROSPECTION_ELF_ELF_IMAGE_H
 #define GUEST_INTROSPECTION_ELF_ELF_IMAGE_H
 
+#include "base/cursor.h"
 #include "base/error.h"
 #include "guest-introspection/elf/file_source.h"
 
@@ -48,6 +49,12 @@ struct elf_image {
 	unsigned build_id_size; /* 0: none, or its page is not available */
 	uint8_t build_id[ELF_BUILD_ID_LIMIT];
 };
+
+/* Address-sized fields are 4 or 8 bytes. */
+static inline uint64_t elf_take_word(struct cursor *cursor, bool is_64)
+{
+	return is_64 ? cursor_u64(cursor) : cursor_u32(cursor);
+}
 
 /* Reads headers and notes. `out` is untouched on failure: GP_ERR_NOT_FOUND (the first page or the
  * the program headers cannot be read), GP_ERR_NOT_SUPPORTED (not ELF, another machine, not a

@@ -1,15 +1,8 @@
 #include "guest-introspection/elf/elf_sections.h"
 
-#include "base/cursor.h"
-
 #include <elf.h>
 
 _Static_assert(sizeof(Elf64_Shdr) == 64 && sizeof(Elf32_Shdr) == 40, "System V ABI");
-
-static uint64_t take_word(struct cursor *cursor, bool is_64)
-{
-	return is_64 ? cursor_u64(cursor) : cursor_u32(cursor);
-}
 
 static size_t header_size(const struct elf_image *image)
 {
@@ -39,10 +32,10 @@ bool elf_section_read(const struct file_source *source, const struct elf_image *
 		return false;
 	cursor_u32(&cursor); /* name */
 	section.type = cursor_u32(&cursor);
-	section.flags = take_word(&cursor, image->is_64);
-	take_word(&cursor, image->is_64); /* address */
-	section.part.offset = take_word(&cursor, image->is_64);
-	section.part.size = take_word(&cursor, image->is_64);
+	section.flags = elf_take_word(&cursor, image->is_64);
+	elf_take_word(&cursor, image->is_64); /* address */
+	section.part.offset = elf_take_word(&cursor, image->is_64);
+	section.part.size = elf_take_word(&cursor, image->is_64);
 	section.link = cursor_u32(&cursor);
 	if (section.part.size > INT64_MAX || section.part.offset > INT64_MAX - section.part.size)
 		return false;

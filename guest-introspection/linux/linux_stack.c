@@ -1,5 +1,7 @@
 #include "guest-introspection/linux/linux_stack.h"
 
+#include "base/container.h"
+#include "guest-introspection/linux/linux_reader.h"
 #include "guest-introspection/linux/linux_stack_rules.h"
 
 #include <stdlib.h>
@@ -109,14 +111,15 @@ static uint64_t find_save(const struct guest_memory *memory, const struct addres
 		{{0x65, 0x48, 0x89, 0x25}, 4},       /* mov %rsp, %gs:disp32(%rip) */
 		{{0x41, 0x89, 0xe0}, 3},             /* mov %esp, %r8d */
 	};
+	struct linux_reader reader = linux_reader_of(memory, space);
 	uint8_t code[64];
 	uint64_t size = range->end - range->start;
 
 	size = size < sizeof(code) ? size : sizeof(code);
-	if (guest_read_virtual(space, NULL, memory, gva(range->start), code, size) != TRANSLATE_OK)
+	if (!linux_read(&reader, range->start, code, size))
 		return range->start;
 	for (uint64_t at = 0; at < size; at++)
-		for (size_t i = 0; i < sizeof(saves) / sizeof(saves[0]); i++)
+		for (size_t i = 0; i < ARRAY_SIZE(saves); i++)
 			if (saves[i].size <= size - at &&
 			    memcmp(code + at, saves[i].bytes, saves[i].size) == 0)
 				return range->start + at;
@@ -145,13 +148,13 @@ static struct range find_stuffing(const struct guest_memory *memory,
 {
 	static const uint8_t call[] = {0xe8, 0x01, 0x00, 0x00, 0x00, 0xcc};
 	static const uint8_t pop[] = {0x41, 0x5f, 0x41, 0x5e}; /* pop %r15; pop %r14 */
+	struct linux_reader reader = linux_reader_of(memory, space);
 	uint8_t code[256];
 	uint64_t size = function->end - function->start;
 	struct range range = {0};
 
 	size = size < sizeof(code) ? size : sizeof(code);
-	if (guest_read_virtual(space, NULL, memory, gva(function->start), code, size) !=
-	    TRANSLATE_OK)
+	if (!linux_read(&reader, function->start, code, size))
 		return range;
 	for (uint64_t at = 0; at + sizeof(call) <= size; at++) {
 		if (range.start == 0 && memcmp(code + at, call, sizeof(call)) == 0)

@@ -1,6 +1,7 @@
 #include "guest-introspection/linux/orc.h"
 
 #include "base/cleanup.h"
+#include "guest-introspection/linux/linux_reader.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -252,15 +253,16 @@ static gp_status_t read_raw(struct orc_table *table, const struct guest_memory *
 			    const struct address_space *space, uint64_t addresses, uint64_t entries,
 			    uint32_t count, struct error *error)
 {
+	struct linux_reader reader = linux_reader_of(memory, space);
+
 	table->addresses = malloc((size_t)count * sizeof(*table->addresses));
 	table->entries = malloc((size_t)count * sizeof(*table->entries));
 	table->count = count;
 	if (!table->addresses || !table->entries)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for %u ORC entries", count);
-	if (guest_read_virtual(space, NULL, memory, gva(addresses), table->addresses,
-			       (size_t)count * sizeof(*table->addresses)) != TRANSLATE_OK ||
-	    guest_read_virtual(space, NULL, memory, gva(entries), table->entries,
-			       (size_t)count * sizeof(*table->entries)) != TRANSLATE_OK)
+	if (!linux_read(&reader, addresses, table->addresses,
+			(size_t)count * sizeof(*table->addresses)) ||
+	    !linux_read(&reader, entries, table->entries, (size_t)count * sizeof(*table->entries)))
 		return error_set(error, GP_ERR_NOT_FOUND,
 				 "the ORC tables at %#llx and %#llx cannot be read",
 				 (unsigned long long)addresses, (unsigned long long)entries);
@@ -308,10 +310,10 @@ static enum orc_format choose_format(const struct guest_memory *memory,
 				     const struct orc_table *raw)
 {
 	enum orc_format format = orc_detect_format((const uint8_t *)raw->entries, raw->count);
+	struct linux_reader reader = linux_reader_of(memory, space);
 	uint8_t hash[HASH_SIZE];
 
-	if (!header || guest_read_virtual(space, NULL, memory, gva(header), hash, sizeof(hash)) !=
-			       TRANSLATE_OK)
+	if (!header || !linux_read(&reader, header, hash, sizeof(hash)))
 		return format;
 	/* A known hash is certain, and must agree; an unknown one may differ by a comment only. */
 	for (size_t i = 0; i < sizeof(known_hashes) / sizeof(known_hashes[0]); i++)
