@@ -1,6 +1,6 @@
 #include "analysis/live_view.h"
 
-#include "base/intern.h"
+#include "base/hash_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@ static gp_status_t no_memory(struct error *error)
 
 /* Tables that grow while samples are read. */
 struct sums {
-	struct intern threads; /* struct live_thread */
-	struct intern vcpus;   /* struct live_vcpu */
+	struct hash_table threads; /* struct live_thread */
+	struct hash_table vcpus;   /* struct live_vcpu */
 };
 
 static bool add_vcpu(struct live_view *view, struct sums *sums, const struct fxt_sample *sample,
@@ -23,7 +23,7 @@ static bool add_vcpu(struct live_view *view, struct sums *sums, const struct fxt
 	struct live_vcpu *vcpu;
 	uint32_t number;
 
-	if (!intern_add(&sums->vcpus, &sample->vcpu, &number))
+	if (!hash_table_add(&sums->vcpus, &sample->vcpu, &number))
 		return false;
 	vcpu = (struct live_vcpu *)sums->vcpus.entries + number;
 	vcpu->ticks += ticks;
@@ -45,7 +45,7 @@ static bool add_running(struct live_view *view, struct sums *sums, const struct 
 
 	for (size_t i = sample->depth; i > 0; i--)
 		path[depth++] = frames_of_address(&view->frames, view->trace, sample, i - 1);
-	if (view->frames.failed || !intern_add(&sums->threads, &key, &number))
+	if (view->frames.failed || !hash_table_add(&sums->threads, &key, &number))
 		return false;
 	((struct live_thread *)sums->threads.entries)[number].ticks += ticks;
 	if (view->frames.entries[path[depth - 1]].is_unnamed)
@@ -140,12 +140,13 @@ static gp_status_t make(struct live_view *view, const struct live_snapshot *snap
 	/* What a filter has found out about frames was about those of the view before. */
 	if (filter)
 		filter->taken_of = NULL;
-	intern_init(&sums.threads, offsetof(struct live_thread, ticks), sizeof(struct live_thread));
-	intern_init(&sums.vcpus, offsetof(struct live_vcpu, ticks), sizeof(struct live_vcpu));
+	hash_table_init(&sums.threads, offsetof(struct live_thread, ticks),
+			sizeof(struct live_thread));
+	hash_table_init(&sums.vcpus, offsetof(struct live_vcpu, ticks), sizeof(struct live_vcpu));
 	room = add_samples(view, &sums, since, filter);
 	take_sums(view, &sums);
-	intern_deinit(&sums.threads);
-	intern_deinit(&sums.vcpus);
+	hash_table_deinit(&sums.threads);
+	hash_table_deinit(&sums.vcpus);
 	if (!room)
 		return no_memory(error);
 	set_rates(view, snapshot, since);

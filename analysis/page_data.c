@@ -92,7 +92,7 @@ static bool add_node(struct page_data *data, uint32_t parent, uint32_t frame, ui
 {
 	struct page_node key = {.parent = parent, .frame = frame};
 
-	return intern_add(&data->nodes, &key, number);
+	return hash_table_add(&data->nodes, &key, number);
 }
 
 gp_status_t page_data_create(bool with_times, struct page_data **out, struct error *error)
@@ -103,9 +103,9 @@ gp_status_t page_data_create(bool with_times, struct page_data **out, struct err
 	if (!data)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the samples");
 	data->with_times = with_times;
-	intern_init(&data->nodes, 8, sizeof(struct page_node));
-	intern_init(&data->contexts, sizeof(struct page_context), sizeof(struct page_context));
-	intern_init(&data->cells, 8, sizeof(struct page_cell));
+	hash_table_init(&data->nodes, 8, sizeof(struct page_node));
+	hash_table_init(&data->contexts, sizeof(struct page_context), sizeof(struct page_context));
+	hash_table_init(&data->cells, 8, sizeof(struct page_cell));
 	if (frames_init(&data->frames, error) ||
 	    !add_node(data, UINT32_MAX, add_frame(data, "all", 3), &root)) {
 		page_data_destroy(data);
@@ -120,9 +120,9 @@ void page_data_destroy(struct page_data *data)
 	if (!data)
 		return;
 	frames_deinit(&data->frames);
-	intern_deinit(&data->nodes);
-	intern_deinit(&data->contexts);
-	intern_deinit(&data->cells);
+	hash_table_deinit(&data->nodes);
+	hash_table_deinit(&data->contexts);
+	hash_table_deinit(&data->cells);
 	free(data->times.items);
 	free(data->drops.items);
 	free(data->marks.entries);
@@ -194,8 +194,8 @@ static bool add_sample(struct reading *reading, const struct fxt_sample *sample,
 	else
 		added = add_node(data, 0, frames_of_owner(frames, trace, sample, OWNER_MODE),
 				 &key.node);
-	if (!added || frames->failed || !intern_add(&data->contexts, &context, &key.context) ||
-	    !intern_add(&data->cells, &key, &cell))
+	if (!added || frames->failed || !hash_table_add(&data->contexts, &context, &key.context) ||
+	    !hash_table_add(&data->cells, &key, &cell))
 		return false;
 	cell_at(data, cell)->ticks += ticks;
 	return !data->with_times || reading->file_number ||
@@ -279,11 +279,11 @@ static bool fold_rare(struct page_data *data, uint64_t least)
 {
 	size_t node_count = data->nodes.count, cell_count = data->cells.count;
 	AUTO_FREE uint32_t *moved = calloc(cell_count + 1, sizeof(*moved));
-	struct intern cells;
+	struct hash_table cells;
 	uint32_t rare = add_frame(data, "[rare]", 6);
 	bool done = moved && !data->frames.failed;
 
-	intern_init(&cells, 8, sizeof(struct page_cell));
+	hash_table_init(&cells, 8, sizeof(struct page_cell));
 	for (uint32_t i = 0; done && i < cell_count; i++) {
 		struct page_cell key = {.node = cell_at(data, i)->node,
 					.context = cell_at(data, i)->context};
@@ -292,16 +292,16 @@ static bool fold_rare(struct page_data *data, uint64_t least)
 		while (node && node_at(data, node)->total < least)
 			node = node_at(data, node)->parent;
 		done = (node == key.node || add_node(data, node, rare, &key.node)) &&
-		       intern_add(&cells, &key, &moved[i]);
+		       hash_table_add(&cells, &key, &moved[i]);
 		if (done)
 			((struct page_cell *)cells.entries)[moved[i]].ticks +=
 				cell_at(data, i)->ticks;
 	}
 	if (!done) {
-		intern_deinit(&cells);
+		hash_table_deinit(&cells);
 		return false;
 	}
-	intern_deinit(&data->cells);
+	hash_table_deinit(&data->cells);
 	data->cells = cells;
 	for (size_t i = 0; i < data->times.count; i++) {
 		struct page_sample *sample = (struct page_sample *)data->times.items + i;

@@ -13,7 +13,7 @@
 #ifndef ANALYSIS_PAGE_DATA_H
 #define ANALYSIS_PAGE_DATA_H
 
-#include "base/intern.h"
+#include "base/hash_table.h"
 #include "analysis/page_marks.h"
 #include "analysis/profile.h"
 
@@ -73,9 +73,9 @@ struct page_data {
 	size_t file_count;
 	bool with_times;
 	struct frames frames;
-	struct intern nodes;     /* struct page_node */
-	struct intern contexts;  /* struct page_context */
-	struct intern cells;     /* struct page_cell */
+	struct hash_table nodes;    /* struct page_node */
+	struct hash_table contexts; /* struct page_context */
+	struct hash_table cells;    /* struct page_cell */
 	struct page_array times; /* struct page_sample; after page_data_finish() by vCPU and time */
 	struct page_array drops; /* struct trace_lost of the first file */
 	struct page_marks marks; /* of the first file */

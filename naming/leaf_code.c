@@ -31,10 +31,10 @@ struct leaf_code {
 	void (*write)(void *context, const uint64_t *words, size_t count);
 	void *context;
 
-	struct intern leaves;
+	struct hash_table leaves;
 	size_t looked;  /* of `leaves`, from the first: had no name at the last look */
 	size_t waiting; /* of `leaves`: without a name yet */
-	struct intern functions;
+	struct hash_table functions;
 	uint64_t unwanted; /* functions that had no room */
 	size_t windows;
 
@@ -89,8 +89,8 @@ leaf_code_create(struct namer *namer, const struct guest_memory *memory,
 	self->memory = memory;
 	self->write = write;
 	self->context = context;
-	intern_init(&self->leaves, sizeof(uint64_t), sizeof(struct leaf));
-	intern_init(&self->functions, sizeof(uint64_t), sizeof(struct function));
+	hash_table_init(&self->leaves, sizeof(uint64_t), sizeof(struct leaf));
+	hash_table_init(&self->functions, sizeof(uint64_t), sizeof(struct function));
 	self->copier.written_max = LEAF_CODE_BYTES_MAX;
 	self->copier.read = read_page;
 	self->copier.write = write_record;
@@ -103,8 +103,8 @@ void leaf_code_destroy(struct leaf_code *self)
 {
 	if (!self)
 		return;
-	intern_deinit(&self->leaves);
-	intern_deinit(&self->functions);
+	hash_table_deinit(&self->leaves);
+	hash_table_deinit(&self->functions);
 	free(self);
 }
 
@@ -118,7 +118,7 @@ void leaf_code_see(struct leaf_code *self, const struct fxt_sample *sample)
 	if (!(sample->flags & FXT_SAMPLE_STACK) || !sample->depth || !sample->stack[0] ||
 	    sample->mode == FXT_MODE_HALTED || sample->mode == FXT_MODE_NOT_STARTED ||
 	    self->waiting >= LEAF_CODE_WAITING_MAX || before >= LEAF_CODE_LEAVES_MAX ||
-	    !intern_add(&self->leaves, sample->stack, &number) || self->leaves.count == before)
+	    !hash_table_add(&self->leaves, sample->stack, &number) || self->leaves.count == before)
 		return;
 	self->waiting++;
 	((struct leaf *)self->leaves.entries)[number] = (struct leaf){
@@ -220,7 +220,7 @@ static bool copy_leaf(struct leaf_code *self, const struct leaf *leaf)
 	if (!locate(self, leaf, &symbol, &function))
 		return true;
 	if (before >= LEAF_CODE_FUNCTIONS_MAX ||
-	    !intern_add(&self->functions, &function.start, &number)) {
+	    !hash_table_add(&self->functions, &function.start, &number)) {
 		self->unwanted++;
 		return true;
 	}

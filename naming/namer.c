@@ -19,14 +19,14 @@ struct namer_address {
 void namer_init(struct namer *namer, const struct namer_config *config)
 {
 	*namer = (struct namer){.config = *config};
-	intern_init(&namer->addresses, sizeof(struct key), sizeof(struct namer_address));
-	intern_init(&namer->written, sizeof(struct key), sizeof(struct key));
+	hash_table_init(&namer->addresses, sizeof(struct key), sizeof(struct namer_address));
+	hash_table_init(&namer->written, sizeof(struct key), sizeof(struct key));
 }
 
 void namer_deinit(struct namer *namer)
 {
-	intern_deinit(&namer->addresses);
-	intern_deinit(&namer->written);
+	hash_table_deinit(&namer->addresses);
+	hash_table_deinit(&namer->written);
 }
 
 /* Finds or adds an address. NULL: no memory or no room. */
@@ -37,7 +37,7 @@ static struct namer_address *add_address(struct namer *namer, enum address_kind 
 	uint32_t number;
 
 	if (!address || namer->addresses.count >= ADDRESSES_MAX ||
-	    !intern_add(&namer->addresses, &key, &number))
+	    !hash_table_add(&namer->addresses, &key, &number))
 		return NULL;
 	return (struct namer_address *)namer->addresses.entries + number;
 }
@@ -159,7 +159,7 @@ static bool is_written(struct namer *namer, enum address_kind kind, uint64_t sta
 	size_t before = namer->written.count;
 	uint32_t number;
 
-	return start && intern_add(&namer->written, &key, &number) &&
+	return start && hash_table_add(&namer->written, &key, &number) &&
 	       namer->written.count == before;
 }
 

@@ -9,7 +9,7 @@
 #define NAMING_NAMER_H
 
 #include "base/error.h"
-#include "base/intern.h"
+#include "base/hash_table.h"
 #include "fxt/sample.h"
 #include "fxt/symbol.h"
 #include "guest-introspection/elf/symbol_table.h"
@@ -43,9 +43,9 @@ struct namer_config {
 
 struct namer {
 	struct namer_config config;
-	struct intern addresses; /* all that were sampled, by kind */
-	struct intern written;   /* starts of symbols handed out, likewise */
-	size_t called;           /* how many addresses are ADDRESS_CALLED */
+	struct hash_table addresses; /* all that were sampled, by kind */
+	struct hash_table written;   /* starts of symbols handed out, likewise */
+	size_t called;               /* how many addresses are ADDRESS_CALLED */
 };
 
 void namer_init(struct namer *namer, const struct namer_config *config);

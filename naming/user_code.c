@@ -10,7 +10,7 @@ struct known_code {
 
 void user_code_deinit(struct user_code *self)
 {
-	intern_deinit(&self->known);
+	hash_table_deinit(&self->known);
 	user_words_deinit(&self->records);
 	user_words_deinit(&self->keys);
 }
@@ -61,8 +61,8 @@ static void copy(struct user_code_source *source, uint64_t owner, uint64_t start
 	uint32_t number;
 
 	if (!self->known.key_bytes)
-		intern_init(&self->known, sizeof(key), sizeof(*known));
-	if (!intern_add(&self->known, &key, &number))
+		hash_table_init(&self->known, sizeof(key), sizeof(*known));
+	if (!hash_table_add(&self->known, &key, &number))
 		return;
 	known = (struct known_code *)self->known.entries + number;
 	if (known->done || !user_words_add(&self->keys, &(uint64_t){number}, 1))

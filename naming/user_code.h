@@ -7,7 +7,7 @@
 #ifndef NAMING_USER_CODE_H
 #define NAMING_USER_CODE_H
 
-#include "base/intern.h"
+#include "base/hash_table.h"
 #include "guest-introspection/elf/elf_image.h"
 #include "guest-introspection/elf/symbol_table.h"
 #include "naming/code_copy.h"
@@ -18,7 +18,7 @@
 
 /* Zeroed storage has copied nothing. */
 struct user_code {
-	struct intern known; /* what was copied, or cannot be */
+	struct hash_table known; /* what was copied, or cannot be */
 	struct code_totals totals;
 	struct code_copier copier;
 	/* Since the last user_code_end(). */

@@ -111,7 +111,7 @@ static void add_function(struct user_look *self, const struct symbol *symbol, ui
 	size_t before = self->space->functions.count;
 	uint32_t number;
 
-	if (!intern_add(&self->space->functions, &start, &number) ||
+	if (!hash_table_add(&self->space->functions, &start, &number) ||
 	    self->space->functions.count > before)
 		add_symbol(self, start, symbol->size, FXT_SYMBOL_USER, symbol->name);
 }

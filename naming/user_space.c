@@ -9,8 +9,8 @@
 static void free_space(struct user_spaces *self, struct user_space *space)
 {
 	self->address_count -= space->seen.count;
-	intern_deinit(&space->seen);
-	intern_deinit(&space->functions);
+	hash_table_deinit(&space->seen);
+	hash_table_deinit(&space->functions);
 	mapping_snapshot_deinit(&space->snapshot);
 	user_words_deinit(&space->words);
 	user_words_deinit(&space->named);
@@ -77,8 +77,8 @@ struct user_space *user_spaces_add(struct user_spaces *self, struct user_space *
 	space->root = root;
 	space->first_ns = first_ns;
 	space->announce = self->forgotten;
-	intern_init(&space->seen, sizeof(struct user_address), sizeof(struct user_address));
-	intern_init(&space->functions, sizeof(uint64_t), sizeof(uint64_t));
+	hash_table_init(&space->seen, sizeof(struct user_address), sizeof(struct user_address));
+	hash_table_init(&space->functions, sizeof(uint64_t), sizeof(uint64_t));
 	space->next = *at;
 	*at = space;
 	self->count++;
@@ -131,7 +131,7 @@ void user_spaces_see(struct user_spaces *self, struct user_space *space, uint64_
 	uint32_t number;
 
 	if (address && !space->ambiguous && before < USER_SPACE_ADDRESSES_MAX &&
-	    self->address_count < USER_ADDRESSES_MAX && intern_add(&space->seen, &key, &number))
+	    self->address_count < USER_ADDRESSES_MAX && hash_table_add(&space->seen, &key, &number))
 		self->address_count += space->seen.count - before;
 }
 

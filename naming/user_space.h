@@ -7,7 +7,7 @@
 #ifndef NAMING_USER_SPACE_H
 #define NAMING_USER_SPACE_H
 
-#include "base/intern.h"
+#include "base/hash_table.h"
 #include "naming/mapping_snapshot.h"
 #include "naming/user_words.h"
 
@@ -50,17 +50,17 @@ struct sampled_address {
 struct user_space {
 	uint64_t process;
 	uint64_t number;
-	uint64_t root;        /* (R) page tables of its first sample */
-	uint64_t first_ns;    /* (R) of its samples; fixed once `written` */
-	uint64_t last_ns;     /* (R) */
-	bool written;         /* (R) the trace has something with `first_ns` */
-	bool ambiguous;       /* (R) which program its samples are of is not known: no names */
-	bool renamed;         /* (R) its process has another name now */
-	bool announce;        /* (R) the trace is to say that it began */
-	bool looked_at;       /* (R) the learner is at it: what follows `current` is its own */
-	bool resampled;       /* (R) there are samples since the last look */
-	struct intern seen;   /* (R) struct user_address, in the order of arrival */
-	_Atomic bool current; /* (R) the last of its process */
+	uint64_t root;          /* (R) page tables of its first sample */
+	uint64_t first_ns;      /* (R) of its samples; fixed once `written` */
+	uint64_t last_ns;       /* (R) */
+	bool written;           /* (R) the trace has something with `first_ns` */
+	bool ambiguous;         /* (R) which program its samples are of is not known: no names */
+	bool renamed;           /* (R) its process has another name now */
+	bool announce;          /* (R) the trace is to say that it began */
+	bool looked_at;         /* (R) the learner is at it: what follows `current` is its own */
+	bool resampled;         /* (R) there are samples since the last look */
+	struct hash_table seen; /* (R) struct user_address, in the order of arrival */
+	_Atomic bool current;   /* (R) the last of its process */
 
 	size_t taken;         /* of `seen` */
 	uint64_t ended_ns;    /* it was another program's afterwards; 0: not */
@@ -74,12 +74,12 @@ struct user_space {
 	struct sampled_address *waiting;
 	size_t waiting_count;
 	size_t waiting_capacity;
-	uint64_t next_waiting_ns; /* the first of them is due */
-	uint16_t modules;         /* in the trace */
-	struct intern functions;  /* in the trace: u64, where they start */
-	struct user_space *next;  /* (R) of its list */
-	struct user_words words;  /* records for the reader */
-	struct user_words named;  /* addresses that a function was found for, likewise */
+	uint64_t next_waiting_ns;    /* the first of them is due */
+	uint16_t modules;            /* in the trace */
+	struct hash_table functions; /* in the trace: u64, where they start */
+	struct user_space *next;     /* (R) of its list */
+	struct user_words words;     /* records for the reader */
+	struct user_words named;     /* addresses that a function was found for, likewise */
 };
 
 /* Each list has the spaces of some processes, the latest of a process first. */

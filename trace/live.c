@@ -4,7 +4,7 @@
 #include "fxt/reader.h"
 #include "fxt/sample.h"
 #include "fxt/symbol.h"
-#include "base/intern.h"
+#include "base/hash_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,9 +55,9 @@ struct sweep {
 	struct piece *pieces;
 	size_t count;
 	size_t capacity;
-	struct intern subjects;  /* struct subject */
-	struct intern processes; /* with samples in the window */
-	size_t cut;              /* from this byte on everything is kept */
+	struct hash_table subjects;  /* struct subject */
+	struct hash_table processes; /* with samples in the window */
+	size_t cut;                  /* from this byte on everything is kept */
 	bool in_window;
 };
 
@@ -201,7 +201,7 @@ static bool add_piece(struct sweep *sweep, const struct fxt_record *record)
 		size_t before = sweep->subjects.count;
 		struct subject *known;
 
-		if (!intern_add(&sweep->subjects, &subject, &number))
+		if (!hash_table_add(&sweep->subjects, &subject, &number))
 			return false;
 		known = (struct subject *)sweep->subjects.entries + number;
 		if (sweep->subjects.count == before)
@@ -246,7 +246,7 @@ static bool look_through(const struct live *live, struct sweep *sweep)
 		if (!sweep->in_window)
 			room = add_piece(sweep, &record);
 		else if (timed && (sample.flags & FXT_SAMPLE_PROCESS))
-			room = intern_add(&sweep->processes, &sample.process, &number);
+			room = hash_table_add(&sweep->processes, &sample.process, &number);
 	}
 	fxt_reader_deinit(&reader);
 	return room;
@@ -265,8 +265,8 @@ static size_t drop_oldest(struct sweep *sweep, enum part part, bool dead_only, s
 		if (!piece->keep || piece->part != part)
 			continue;
 		/* Asking adds what was not there, behind all that are alive. */
-		if (dead_only &&
-		    (!intern_add(&sweep->processes, &piece->process, &number) || number < alive))
+		if (dead_only && (!hash_table_add(&sweep->processes, &piece->process, &number) ||
+				  number < alive))
 			continue;
 		piece->keep = false;
 		excess -= piece->bytes < excess ? piece->bytes : excess;
@@ -311,8 +311,8 @@ static gp_status_t sweep_out(struct live *live)
 	size_t whole = live->reader.offset, kept = 0, rest;
 	bool room;
 
-	intern_init(&sweep.subjects, offsetof(struct subject, piece), sizeof(struct subject));
-	intern_init(&sweep.processes, sizeof(uint64_t), sizeof(uint64_t));
+	hash_table_init(&sweep.subjects, offsetof(struct subject, piece), sizeof(struct subject));
+	hash_table_init(&sweep.processes, sizeof(uint64_t), sizeof(uint64_t));
 	room = look_through(live, &sweep);
 	if (room) {
 		keep_to_parts(live, &sweep);
@@ -330,8 +330,8 @@ static gp_status_t sweep_out(struct live *live)
 		whole = kept + (whole - sweep.cut);
 	}
 	free(sweep.pieces);
-	intern_deinit(&sweep.subjects);
-	intern_deinit(&sweep.processes);
+	hash_table_deinit(&sweep.subjects);
+	hash_table_deinit(&sweep.processes);
 	if (!room)
 		return error_set(&live->problem, GP_ERR_NO_MEMORY, "no memory for a live view");
 	live->swept_ns = live->counts.newest_ns;

@@ -442,30 +442,6 @@ Test(page_data, long_names_are_cut)
 	cr_assert_str_eq(text + strlen(text) - 3, "...");
 }
 
-Test(intern, gives_each_key_one_number_and_keeps_the_rest_of_the_entry)
-{
-	struct entry {
-		uint32_t key[2];
-		uint64_t value;
-	} * entries;
-	struct intern table;
-
-	intern_init(&table, 8, sizeof(struct entry));
-	for (int round = 0; round < 2; round++) {
-		for (uint32_t i = 0; i < 5000; i++) {
-			uint32_t key[] = {i % 50, i / 50}, number;
-
-			cr_assert(intern_add(&table, key, &number));
-			cr_assert_eq(number, i);
-			entries = table.entries;
-			cr_assert_eq(entries[i].value, round ? i : 0);
-			entries[i].value = i;
-		}
-	}
-	cr_assert_eq(table.count, 5000);
-	intern_deinit(&table);
-}
-
 Test(page_data, a_picture_of_two_traces_has_the_colour_of_the_change)
 {
 	static const uint64_t grown[] = {KERNEL + 0x10}, shrunk[] = {KERNEL + 0x210},
