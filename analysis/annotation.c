@@ -3,7 +3,6 @@
 #include "base/address.h"
 #include "base/cleanup.h"
 #include "analysis/text.h"
-#include "trace/trace_symbols.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -157,7 +156,7 @@ static void identify(const struct trace *trace, struct leaf *leaf)
 	leaf->is_region = is_region(leaf->symbol);
 	leaf->start = leaf->symbol->start;
 	leaf->offset = leaf->address - leaf->start;
-	module = trace_find_module(trace, leaf->program,
+	module = trace_find_module(&trace->code, leaf->program,
 				   leaf->is_region ? leaf->address : leaf->start);
 	if (module) {
 		uint64_t shift = module->file_address - module->start;
@@ -166,7 +165,7 @@ static void identify(const struct trace *trace, struct leaf *leaf)
 		leaf->offset = leaf->is_region ? leaf->address + shift : leaf->offset;
 		leaf->owner = UINT64_C(1) << 32 | module->file;
 	} else if (leaf->program) {
-		leaf->owner = UINT64_C(2) << 32 | (uint64_t)(leaf->program - trace->programs);
+		leaf->owner = UINT64_C(2) << 32 | (uint64_t)(leaf->program - trace->programs.items);
 	}
 }
 
@@ -306,7 +305,7 @@ size_t annotation_where(const struct annotation_function *function, const char *
 	const char *module = NULL;
 
 	if (function->program)
-		mapping = trace_find_in(&function->program->mappings, symbol->start);
+		mapping = trace_symbols_find(&function->program->mappings, symbol->start);
 	if (mapping) {
 		*name = mapping->name;
 		return mapping->name_bytes;
@@ -363,13 +362,13 @@ static const struct trace_symbol *find_target(const struct trace *trace,
 	if (address >= symbol->start && address < symbol->end)
 		return function->is_region ? NULL : symbol;
 	if (function->program)
-		return code->program ? trace_find_in(&code->program->functions,
-						     address - code->wanted + code->start)
+		return code->program ? trace_symbols_find(&code->program->functions,
+							  address - code->wanted + code->start)
 				     : NULL;
 	symbol = address >= GUEST_KERNEL_HALF
-			 ? trace_find_in(&trace->symbols[TRACE_SYMBOLS_KERNEL], address)
-			 : trace_find_in(&trace->symbols[TRACE_SYMBOLS_BOOT], address);
-	return symbol ? symbol : trace_find_in(&trace->symbols[TRACE_SYMBOLS_FILE], address);
+			 ? trace_symbols_find(&trace->symbols[TRACE_SYMBOLS_KERNEL], address)
+			 : trace_symbols_find(&trace->symbols[TRACE_SYMBOLS_BOOT], address);
+	return symbol ? symbol : trace_symbols_find(&trace->symbols[TRACE_SYMBOLS_FILE], address);
 }
 
 static void set_target(const struct trace *trace, const struct annotation_function *function,
@@ -478,7 +477,8 @@ static bool list_code(struct lister *self, const struct trace_function_code *cod
 static bool find_code(const struct lister *self, uint64_t address, uint64_t size,
 		      struct trace_function_code *code)
 {
-	trace_code_find(self->trace, self->function->program, address, size, code);
+	trace_code_find(&self->trace->code, &self->trace->programs, self->function->program,
+			address, size, code);
 	if (code->read_at_ns > self->listing->read_at_ns)
 		self->listing->read_at_ns = code->read_at_ns;
 	self->listing->changed = self->listing->changed || code->changed;

@@ -13,7 +13,6 @@
 #include "analysis/filter.h"
 #include "analysis/profile.h"
 #include "analysis/source_lines.h"
-#include "trace/trace_code.h"
 
 /* Ticks at one place of a function. */
 struct annotation_hit {

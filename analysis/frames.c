@@ -193,14 +193,14 @@ static uint32_t of_symbol(struct frames *frames, const struct trace *trace,
 		uint32_t **numbers = &frames->of_symbol[group][user], frame;
 		size_t index;
 
-		if (!symbols->count || symbol < symbols->entries ||
-		    symbol >= symbols->entries + symbols->count)
+		if (!symbols->count || symbol < symbols->items ||
+		    symbol >= symbols->items + symbols->count)
 			continue;
 		if (!*numbers)
 			*numbers = calloc(symbols->count, sizeof(**numbers));
 		if (!*numbers)
 			break;
-		index = (size_t)(symbol - symbols->entries);
+		index = (size_t)(symbol - symbols->items);
 		if ((*numbers)[index])
 			return (*numbers)[index] - 1;
 		frame = intern_symbol(frames, symbol, user);
@@ -277,9 +277,9 @@ uint32_t frames_of_address(struct frames *frames, const struct trace *trace,
 	uint64_t address = trace_frame_address(sample, index);
 	bool user = trace_frame_is_user(sample, index);
 	const struct trace_program *program = user ? trace_program_of(trace, sample) : NULL;
-	uint64_t hash =
-		address * HASH_MULTIPLIER +
-		(program ? (uint64_t)(program - trace->programs) + 2 : user) * HASH_MULTIPLIER;
+	uint64_t hash = address * HASH_MULTIPLIER +
+			(program ? (uint64_t)(program - trace->programs.items) + 2 : user) *
+				HASH_MULTIPLIER;
 	struct frames_known *known = &frames->known[hash >> (64 - KNOWN_BITS)];
 
 	if (frames->known_of != trace->serial) {
@@ -399,7 +399,8 @@ static uint32_t of_user_file(struct frames *frames, const struct trace *trace,
 {
 	const struct trace_program *program = trace_program_of(trace, sample);
 	const struct trace_module *module =
-		program ? trace_find_module(trace, program, trace_frame_address(sample, 0)) : NULL;
+		program ? trace_find_module(&trace->code, program, trace_frame_address(sample, 0))
+			: NULL;
 	const char *slash;
 	struct frame frame = {.kind = FRAME_GROUP};
 

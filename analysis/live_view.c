@@ -84,9 +84,9 @@ static void set_rates(struct live_view *view, const struct live_snapshot *snapsh
 
 	rates->ticks = view->all.ticks;
 	rates->seconds = counts->newest_ns > first ? (double)(counts->newest_ns - first) / 1e9 : 0;
-	for (size_t i = 0; i < trace->lost_count; i++)
-		if (trace->lost[i].end_ns >= since)
-			rates->dropped += trace->lost[i].records;
+	for (size_t i = 0; i < trace->lost.count; i++)
+		if (trace->lost.items[i].end_ns >= since)
+			rates->dropped += trace->lost.items[i].records;
 	/* Of a moment there is no rate. */
 	if (rates->seconds >= 0.1) {
 		rates->ticks_per_second = (double)rates->ticks / rates->seconds;

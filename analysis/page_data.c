@@ -205,9 +205,9 @@ static bool add_sample(struct reading *reading, const struct fxt_sample *sample,
 static bool add_drops(struct page_data *data, const struct trace *trace,
 		      const struct filter *filter)
 {
-	for (size_t i = 0; i < trace->lost_count; i++)
-		if ((!filter || filter_takes_lost(filter, trace, &trace->lost[i])) &&
-		    !append(&data->drops, &trace->lost[i], sizeof(trace->lost[i])))
+	for (size_t i = 0; i < trace->lost.count; i++)
+		if ((!filter || filter_takes_lost(filter, trace, &trace->lost.items[i])) &&
+		    !append(&data->drops, &trace->lost.items[i], sizeof(trace->lost.items[i])))
 			return false;
 	return true;
 }

@@ -399,7 +399,7 @@ size_t source_lines_find(struct source_lines *self, const struct trace_program *
 	struct file *file;
 
 	if (program || is_module) {
-		module = trace_find_module(self->trace, program, address);
+		module = trace_find_module(&self->trace->code, program, address);
 		if (!module)
 			return 0;
 		file = module_file(self, module);

@@ -13,7 +13,7 @@
 #ifndef ANALYSIS_SOURCE_LINES_H
 #define ANALYSIS_SOURCE_LINES_H
 
-#include "trace/trace_code.h"
+#include "trace/trace.h"
 
 /* Inlined functions within each other, and the function itself. */
 #define SOURCE_FRAMES_MAX 16

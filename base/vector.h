@@ -88,6 +88,15 @@ void *vector_grow(void *items, size_t count, size_t *capacity, size_t more, size
 		append_done_;                                                         \
 	})
 
+/* Sorts by a comparison as qsort() takes it. */
+#define vector_sort(vector, compare)                                    \
+	do {                                                            \
+		__auto_type sort_vector_ = (vector);                    \
+		if (sort_vector_->count)                                \
+			qsort(sort_vector_->items, sort_vector_->count, \
+			      sizeof(*sort_vector_->items), (compare)); \
+	} while (0)
+
 /* Frees the items. The vector is empty again. */
 #define vector_deinit(vector)                                       \
 	do {                                                        \

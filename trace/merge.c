@@ -115,7 +115,7 @@ void merge_deinit(struct merge *merge)
 
 static void give_lost(struct merge *merge, struct merge_entry *entry)
 {
-	const struct trace_lost *lost = &merge->trace->lost[merge->next_lost++];
+	const struct trace_lost *lost = &merge->trace->lost.items[merge->next_lost++];
 
 	*entry = (struct merge_entry){.time_ns = lost->begin_ns, .lost = lost};
 }
@@ -140,13 +140,13 @@ static void give_sample(struct merge *merge, struct merge_entry *entry)
 bool merge_next(struct merge *merge, struct merge_entry *entry)
 {
 	struct trace *trace = merge->trace;
-	bool lost = merge->next_lost < trace->lost_count;
+	bool lost = merge->next_lost < trace->lost.count;
 
 	if (!merge->heap_count && !lost) {
 		trace_tell_end(trace, "reading its samples");
 		return false;
 	}
-	if (lost && (!merge->heap_count || trace->lost[merge->next_lost].begin_ns <=
+	if (lost && (!merge->heap_count || trace->lost.items[merge->next_lost].begin_ns <=
 						   merge->lanes[merge->heap[0]].time_ns))
 		give_lost(merge, entry);
 	else

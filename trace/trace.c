@@ -2,10 +2,9 @@
 
 #include "base/address.h"
 #include "base/cleanup.h"
+#include "base/sorting.h"
 #include "fxt/metadata.h"
 #include "trace/gzip.h"
-#include "trace/trace_code.h"
-#include "trace/trace_symbols.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,54 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Where a symbol of unknown size ends if no other follows it. */
-#define LONGEST_SYMBOL UINT64_C(0x100000)
 /* Records, for one look at the clock. */
 #define WATCH_STEPS 1024
-
-static enum trace_symbol_group group_of(uint32_t kind)
-{
-	switch (kind) {
-	case FXT_SYMBOL_FILE:
-		return TRACE_SYMBOLS_FILE;
-	case FXT_SYMBOL_BOOT:
-		return TRACE_SYMBOLS_BOOT;
-	default:
-		return TRACE_SYMBOLS_KERNEL;
-	}
-}
-
-static bool add_symbol(struct trace_symbols *symbols, const struct fxt_symbol *symbol)
-{
-	if (symbols->count == symbols->capacity) {
-		size_t capacity = symbols->capacity ? symbols->capacity * 2 : 256;
-		struct trace_symbol *entries =
-			realloc(symbols->entries, capacity * sizeof(*entries));
-
-		if (!entries)
-			return false;
-		symbols->entries = entries;
-		symbols->capacity = capacity;
-	}
-	symbols->entries[symbols->count++] = trace_symbol_of(symbol);
-	return true;
-}
-
-static void sort_symbols(struct trace_symbols *symbols)
-{
-	if (symbols->count)
-		qsort(symbols->entries, symbols->count, sizeof(*symbols->entries),
-		      trace_compare_symbols);
-	for (size_t i = 0; i < symbols->count; i++) {
-		struct trace_symbol *symbol = &symbols->entries[i];
-
-		if (symbol->end != symbol->start)
-			continue;
-		symbol->end = symbol->start + LONGEST_SYMBOL;
-		if (i + 1 < symbols->count && symbols->entries[i + 1].start < symbol->end)
-			symbol->end = symbols->entries[i + 1].start;
-	}
-}
+/* The root of the page tables in CR3, and the bit that tells a program's from the kernel's where
+ * they are isolated. */
+#define PAGE_TABLES UINT64_C(0x000ffffffffff000)
+#define USER_TABLES UINT64_C(0x1000)
 
 static void copy_text(const struct fxt_event *event, const char *name, char out[TRACE_TEXT_MAX])
 {
@@ -80,20 +37,7 @@ static bool see_lost(struct trace *trace, const struct fxt_event *event,
 		     const struct fxt_drops *drops)
 {
 	uint64_t vcpu = event->thread.thread - fxt_vcpu_thread(0);
-	struct trace_lost *lost;
-
-	trace->info.dropped_records += drops->records;
-	if (trace->lost_count == trace->lost_capacity) {
-		size_t capacity = trace->lost_capacity ? trace->lost_capacity * 2 : 64;
-
-		lost = realloc(trace->lost, capacity * sizeof(*lost));
-		if (!lost)
-			return false;
-		trace->lost = lost;
-		trace->lost_capacity = capacity;
-	}
-	lost = &trace->lost[trace->lost_count++];
-	*lost = (struct trace_lost){
+	struct trace_lost lost = {
 		.begin_ns = fxt_reader_nanoseconds(&trace->reader, event->timestamp),
 		.end_ns = fxt_reader_nanoseconds(&trace->reader, event->extra),
 		.records = drops->records,
@@ -102,27 +46,27 @@ static bool see_lost(struct trace *trace, const struct fxt_event *event,
 				? (uint32_t)vcpu
 				: UINT32_MAX,
 	};
-	if (lost->end_ns < lost->begin_ns)
-		lost->end_ns = lost->begin_ns;
-	return true;
+
+	trace->info.dropped_records += drops->records;
+	if (lost.end_ns < lost.begin_ns)
+		lost.end_ns = lost.begin_ns;
+	return vector_add(&trace->lost, lost);
 }
 
 static int compare_lost(const void *left, const void *right)
 {
 	const struct trace_lost *a = left, *b = right;
+	int order = compare_u64(a->begin_ns, b->begin_ns);
 
-	if (a->begin_ns != b->begin_ns)
-		return a->begin_ns < b->begin_ns ? -1 : 1;
-	return a->vcpu < b->vcpu ? -1 : a->vcpu > b->vcpu;
+	return order ? order : compare_u64(a->vcpu, b->vcpu);
 }
 
 static int compare_names(const void *left, const void *right)
 {
 	const struct trace_name *a = left, *b = right;
+	int order = compare_u64(a->id, b->id);
 
-	if (a->id != b->id)
-		return a->id < b->id ? -1 : 1;
-	return a->offset < b->offset ? -1 : a->offset > b->offset;
+	return order ? order : compare_u64(a->offset, b->offset);
 }
 
 /* Sorts, and leaves out what says the same again: a recorder repeats names. */
@@ -130,39 +74,29 @@ static void settle_names(struct trace_names *names)
 {
 	size_t kept = 0;
 
-	if (names->count)
-		qsort(names->entries, names->count, sizeof(*names->entries), compare_names);
+	vector_sort(names, compare_names);
 	for (size_t i = 0; i < names->count; i++) {
-		const struct trace_name *name = &names->entries[i];
-		const struct trace_name *last = kept ? &names->entries[kept - 1] : NULL;
+		const struct trace_name *name = &names->items[i];
+		const struct trace_name *last = kept ? &names->items[kept - 1] : NULL;
 
 		if (last && last->id == name->id && last->process == name->process &&
 		    last->name_bytes == name->name_bytes &&
 		    !memcmp(last->name, name->name, name->name_bytes))
 			continue;
-		names->entries[kept++] = *name;
+		names->items[kept++] = *name;
 	}
 	names->count = kept;
 }
 
 static bool add_name(struct trace_names *names, const struct trace_name *name)
 {
-	/* Repetitions make room before more is asked for: what is kept grows with the names. */
-	if (names->count == names->capacity) {
-		size_t capacity = names->capacity ? names->capacity * 2 : 256;
-		struct trace_name *entries;
-
+	/* Repetitions make room before more is asked for: memory grows with the names. */
+	if (names->count && names->count == names->capacity) {
 		settle_names(names);
-		if (names->count >= names->capacity / 2) {
-			entries = realloc(names->entries, capacity * sizeof(*entries));
-			if (!entries)
-				return false;
-			names->entries = entries;
-			names->capacity = capacity;
-		}
+		if (names->count >= names->capacity / 2 && !vector_reserve(names, names->capacity))
+			return false;
 	}
-	names->entries[names->count++] = *name;
-	return true;
+	return vector_add(names, *name);
 }
 
 static bool see_object(struct trace *trace, const struct fxt_kernel_object *object, size_t offset)
@@ -218,17 +152,6 @@ static bool see_event(struct trace *trace, const struct fxt_event *event)
 		copy_text(event, FXT_SESSION_END_REASON, info->end_reason);
 		info->complete = true;
 	}
-	return true;
-}
-
-static bool see_symbols(struct trace *trace, const struct fxt_blob *blob)
-{
-	struct cursor entries = cursor_over(blob->payload, blob->size);
-	struct fxt_symbol symbol;
-
-	while (fxt_symbols_next(&entries, &symbol))
-		if (!add_symbol(&trace->symbols[group_of(symbol.kind)], &symbol))
-			return false;
 	return true;
 }
 
@@ -306,27 +229,25 @@ static gp_status_t look_through(struct trace *trace, struct error *error)
 		else if (record.kind == FXT_KIND_LOG)
 			trace->info.console_lines++;
 		else if (record.kind == FXT_KIND_BLOB && fxt_blob_is_symbols(&record.blob))
-			room = see_symbols(trace, &record.blob);
+			room = trace_symbols_see(trace->symbols, &record.blob);
 		else if (record.kind == FXT_KIND_BLOB && fxt_blob_is_process_symbols(&record.blob))
-			room = trace_see_process_symbols(trace, &record.blob);
+			room = trace_programs_see(&trace->programs, &record.blob);
 		else if (record.kind == FXT_KIND_BLOB && fxt_blob_is_sample(&record.blob) &&
 			 !fxt_sample_decode(&record.blob, &sample))
 			see_sample(trace, &sample, record.offset);
 		else
-			room = trace_see_code(trace, &record);
+			room = trace_code_see(&trace->code, &trace->reader, &record);
 		if (!room)
 			return error_set(error, GP_ERR_NO_MEMORY, "no memory for its names");
 	}
 	note_end(trace);
 	trace_tell_end(trace, "looking through the trace");
-	if (!trace_settle_programs(trace) || !trace_settle_code(trace))
+	if (!trace_programs_settle(&trace->programs) || !trace_code_settle(&trace->code))
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for its programs' names");
 	settle_names(&trace->processes);
 	settle_names(&trace->threads);
-	if (trace->lost_count)
-		qsort(trace->lost, trace->lost_count, sizeof(*trace->lost), compare_lost);
-	for (int group = 0; group < TRACE_SYMBOL_GROUPS; group++)
-		sort_symbols(&trace->symbols[group]);
+	vector_sort(&trace->lost, compare_lost);
+	trace_symbols_settle(trace->symbols);
 	trace_rewind(trace);
 	return GP_OK;
 }
@@ -401,14 +322,12 @@ void trace_close(struct trace *trace)
 	if (trace->reading)
 		fxt_reader_deinit(&trace->reader);
 	for (int group = 0; group < TRACE_SYMBOL_GROUPS; group++)
-		free(trace->symbols[group].entries);
-	trace_free_code(trace);
-	free(trace->programs);
-	free(trace->program_symbols);
-	free(trace->program_entries);
-	free(trace->processes.entries);
-	free(trace->threads.entries);
-	free(trace->lost);
+		free(trace->symbols[group].items);
+	trace_programs_deinit(&trace->programs);
+	trace_code_deinit(&trace->code);
+	free(trace->processes.items);
+	free(trace->threads.items);
+	free(trace->lost.items);
 	if (trace->bytes && !trace->borrowed)
 		munmap(trace->bytes, trace->size);
 	memset(trace, 0, sizeof(*trace));
@@ -466,21 +385,13 @@ bool trace_next_sample(struct trace *trace, struct fxt_sample *sample, uint64_t 
 static const struct trace_name *find_name(const struct trace_names *names, uint64_t id,
 					  size_t offset)
 {
-	size_t low = 0, high = names->count;
+	const struct trace_name wanted = {.id = id, .offset = offset};
+	size_t count =
+		count_up_to(names->items, names->count, sizeof(wanted), &wanted, compare_names);
 
-	/* The first that is behind (id, offset). */
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		const struct trace_name *name = &names->entries[middle];
-
-		if (name->id < id || (name->id == id && name->offset <= offset))
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low > 0 && names->entries[low - 1].id == id)
-		return &names->entries[low - 1];
-	return low < names->count && names->entries[low].id == id ? &names->entries[low] : NULL;
+	if (count > 0 && names->items[count - 1].id == id)
+		return &names->items[count - 1];
+	return count < names->count && names->items[count].id == id ? &names->items[count] : NULL;
 }
 
 const struct trace_name *trace_process_name(const struct trace *trace, uint64_t process)
@@ -514,27 +425,43 @@ uint64_t trace_frame_address(const struct fxt_sample *sample, size_t frame)
 	return sample->stack[frame] - (exact ? 0 : 1);
 }
 
+const struct trace_program *trace_program_of(const struct trace *trace,
+					     const struct fxt_sample *sample)
+{
+	const uint64_t needed =
+		FXT_SAMPLE_PROCESS | FXT_SAMPLE_ADDRESS_SPACE | FXT_SAMPLE_TIMESTAMP;
+	struct fxt_process_symbols wanted = {.process = sample->process,
+					     .address_space = sample->address_space & PAGE_TABLES,
+					     .valid_from = sample->timestamp};
+	const struct trace_program *program;
+
+	if (!trace->programs.count || (sample->flags & needed) != needed)
+		return NULL;
+	program = trace_programs_find(&trace->programs, &wanted);
+	if (program)
+		return program;
+	wanted.address_space = (wanted.address_space & ~USER_TABLES) | FXT_ADDRESS_SPACE_ISOLATED;
+	return trace_programs_find(&trace->programs, &wanted);
+}
+
 const struct trace_symbol *trace_find_symbol(const struct trace *trace,
 					     const struct fxt_sample *sample, size_t frame)
 {
 	uint64_t address = trace_frame_address(sample, frame);
 	bool user = trace_frame_is_user(sample, frame);
+	const struct trace_program *program = user ? trace_program_of(trace, sample) : NULL;
 	const struct trace_symbol *symbol = NULL;
 
-	if (user) {
-		const struct trace_program *program = trace_program_of(trace, sample);
-
-		if (program)
-			symbol = trace_find_in(&program->functions, address);
-	}
+	if (program)
+		symbol = trace_symbols_find(&program->functions, address);
 	if (address >= GUEST_KERNEL_HALF && !user)
-		symbol = trace_find_in(&trace->symbols[TRACE_SYMBOLS_KERNEL], address);
+		symbol = trace_symbols_find(&trace->symbols[TRACE_SYMBOLS_KERNEL], address);
 	if (!symbol)
-		symbol = trace_find_in(&trace->symbols[TRACE_SYMBOLS_FILE], address);
+		symbol = trace_symbols_find(&trace->symbols[TRACE_SYMBOLS_FILE], address);
 	if (!symbol && !user && address < GUEST_KERNEL_HALF)
-		symbol = trace_find_in(&trace->symbols[TRACE_SYMBOLS_BOOT], address);
-	if (!symbol && user)
-		symbol = trace_find_mapping(trace, sample, frame);
+		symbol = trace_symbols_find(&trace->symbols[TRACE_SYMBOLS_BOOT], address);
+	if (!symbol && program)
+		symbol = trace_symbols_find(&program->mappings, address);
 	return symbol;
 }
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "fxt/reader.h"
 #include "fxt/sample.h"
-#include "fxt/symbol.h"
+#include "trace/trace_code.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,20 +59,6 @@ struct trace_info {
 	uint64_t code_left_out;
 };
 
-struct trace_symbol {
-	uint64_t start;
-	uint64_t end; /* first address behind it */
-	uint32_t kind;
-	uint32_t name_bytes;
-	const char *name; /* not terminated, untrusted; lies in the file */
-};
-
-struct trace_symbols {
-	struct trace_symbol *entries; /* sorted by start */
-	size_t count;
-	size_t capacity;
-};
-
 /* What a process or thread was called from some byte of the file on. */
 struct trace_name {
 	uint64_t id;
@@ -82,8 +68,9 @@ struct trace_name {
 	const char *name; /* not terminated, untrusted; lies in the file */
 };
 
+/* Sorted by id, then offset; equal neighbours left out. */
 struct trace_names {
-	struct trace_name *entries; /* sorted by id, then offset; equal neighbours left out */
+	struct trace_name *items;
 	size_t count;
 	size_t capacity;
 };
@@ -95,35 +82,6 @@ struct trace_lost {
 	uint64_t records;
 	uint64_t bytes;
 	uint32_t vcpu; /* UINT32_MAX: the record names none */
-};
-
-enum trace_symbol_group {
-	TRACE_SYMBOLS_KERNEL, /* the guest kernel and its modules */
-	TRACE_SYMBOLS_FILE,   /* from files the user gave */
-	TRACE_SYMBOLS_BOOT,   /* startup code at physical addresses */
-	TRACE_SYMBOL_GROUPS,
-};
-
-/* What one program's addresses were called, in one address space of one process, from one time on:
- * fxt/symbol.h. */
-struct trace_program {
-	struct fxt_process_symbols of;
-	struct trace_symbols functions; /* slices of trace.program_symbols, not to be freed */
-	struct trace_symbols mappings;
-};
-
-/* What one process had mapped somewhere from one time on: trace/trace_code.h. */
-struct trace_module {
-	uint64_t process;
-	uint64_t valid_from; /* that of its struct trace_program */
-	uint64_t start;
-	uint64_t end;
-	uint64_t file_address; /* of `start`, as the ELF file has it */
-	uint32_t file;         /* number of the file among all of the trace */
-	uint32_t name_bytes;
-	const char *name; /* its path in the guest; not terminated, untrusted */
-	uint32_t build_id_bytes;
-	const uint8_t *build_id;
 };
 
 /* Told now and then how far the reading of a trace is, on the thread that reads; `what` is static
@@ -138,21 +96,14 @@ struct trace {
 			  * taken for another in the same place */
 	struct trace_info info;
 	struct trace_symbols symbols[TRACE_SYMBOL_GROUPS];
-	struct trace_program *programs; /* sorted by process, address space, time */
-	size_t program_count;
-	struct trace_symbol *program_symbols;
-	struct trace_program_entry *program_entries; /* while the file is looked through */
-	size_t program_entry_count;
-	size_t program_entry_capacity;
-	struct trace_code *code; /* NULL: none */
+	struct trace_programs programs;
+	struct trace_code code;
 	struct trace_names processes;
 	struct trace_names threads;
-	struct trace_lost *lost; /* sorted by begin_ns */
-	size_t lost_count;
-	size_t lost_capacity;
-	trace_watch *watch;       /* NULL: nobody waits */
-	uint32_t watch_steps;     /* since it was told last */
-	struct fxt_reader reader; /* of trace_next_sample() */
+	VECTOR(struct trace_lost) lost; /* sorted by begin_ns */
+	trace_watch *watch;             /* NULL: nobody waits */
+	uint32_t watch_steps;           /* since it was told last */
+	struct fxt_reader reader;       /* of trace_next_sample() */
 	bool reading;
 	size_t position; /* of the sample given last: names are those that held there */
 	struct trace_lane {
@@ -210,10 +161,6 @@ uint64_t trace_frame_address(const struct fxt_sample *sample, size_t frame);
  * addresses and programs are the same. */
 const struct trace_program *trace_program_of(const struct trace *trace,
 					     const struct fxt_sample *sample);
-
-/* What the program had mapped where user frame `frame` lies ("[libc.so.6]", "[vdso]"), or NULL. */
-const struct trace_symbol *trace_find_mapping(const struct trace *trace,
-					      const struct fxt_sample *sample, size_t frame);
 
 /* The symbol that frame `frame` of the sample lies in, or NULL. The kernel's names go to the
  * kernel's frames only, and its startup code's never to a program. A user frame has the name that

@@ -1,15 +1,12 @@
 #include "trace/trace_symbols.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "base/sorting.h"
 
 #define ENCLOSING_SEARCH 256
-/* The root of the page tables in CR3, and the bit that tells a program's from the kernel's where
- * they are isolated. */
-#define PAGE_TABLES UINT64_C(0x000ffffffffff000)
-#define USER_TABLES UINT64_C(0x1000)
+/* Where a symbol of unknown size ends if no other follows it. */
+#define LONGEST_SYMBOL UINT64_C(0x100000)
 
-struct trace_symbol trace_symbol_of(const struct fxt_symbol *symbol)
+static struct trace_symbol symbol_of(const struct fxt_symbol *symbol)
 {
 	return (struct trace_symbol){
 		.start = symbol->start,
@@ -21,33 +18,72 @@ struct trace_symbol trace_symbol_of(const struct fxt_symbol *symbol)
 	};
 }
 
-int trace_compare_symbols(const void *left, const void *right)
+/* By start, among equals the narrower one last: it is found first. */
+static int compare_symbols(const void *left, const void *right)
 {
 	const struct trace_symbol *a = left, *b = right;
+	int order = compare_u64(a->start, b->start);
 
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	/* Among equals the smaller one is found last, so first: the more exact. */
-	return a->end < b->end ? 1 : a->end > b->end ? -1 : 0;
+	return order ? order : compare_u64(b->end, a->end);
 }
 
-const struct trace_symbol *trace_find_in(const struct trace_symbols *symbols, uint64_t address)
+static enum trace_symbol_group group_of(uint32_t kind)
 {
-	size_t low = 0, high = symbols->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (symbols->entries[middle].start <= address)
-			low = middle + 1;
-		else
-			high = middle;
+	switch (kind) {
+	case FXT_SYMBOL_FILE:
+		return TRACE_SYMBOLS_FILE;
+	case FXT_SYMBOL_BOOT:
+		return TRACE_SYMBOLS_BOOT;
+	default:
+		return TRACE_SYMBOLS_KERNEL;
 	}
+}
+
+bool trace_symbols_see(struct trace_symbols groups[TRACE_SYMBOL_GROUPS],
+		       const struct fxt_blob *blob)
+{
+	struct cursor entries = cursor_over(blob->payload, blob->size);
+	struct fxt_symbol symbol;
+
+	while (fxt_symbols_next(&entries, &symbol))
+		if (!vector_add(&groups[group_of(symbol.kind)], symbol_of(&symbol)))
+			return false;
+	return true;
+}
+
+void trace_symbols_settle(struct trace_symbols groups[TRACE_SYMBOL_GROUPS])
+{
+	for (struct trace_symbols *symbols = groups; symbols < groups + TRACE_SYMBOL_GROUPS;
+	     symbols++) {
+		vector_sort(symbols, compare_symbols);
+		for (size_t i = 0; i < symbols->count; i++) {
+			struct trace_symbol *symbol = &symbols->items[i];
+
+			if (symbol->end != symbol->start)
+				continue;
+			symbol->end = symbol->start + LONGEST_SYMBOL;
+			if (i + 1 < symbols->count && symbol[1].start < symbol->end)
+				symbol->end = symbol[1].start;
+		}
+	}
+}
+
+static int compare_starts(const void *symbol, const void *address)
+{
+	return compare_u64(((const struct trace_symbol *)symbol)->start,
+			   *(const uint64_t *)address);
+}
+
+const struct trace_symbol *trace_symbols_find(const struct trace_symbols *symbols, uint64_t address)
+{
+	size_t count = count_up_to(symbols->items, symbols->count, sizeof(*symbols->items),
+				   &address, compare_starts);
+
 	/* A wide one, such as all of the startup code, may begin before a narrow one that ends
 	 * too soon. */
-	for (size_t i = low; i > 0 && low - i < ENCLOSING_SEARCH; i--)
-		if (address < symbols->entries[i - 1].end)
-			return &symbols->entries[i - 1];
+	for (size_t i = count; i > 0 && count - i < ENCLOSING_SEARCH; i--)
+		if (address < symbols->items[i - 1].end)
+			return &symbols->items[i - 1];
 	return NULL;
 }
 
@@ -58,51 +94,34 @@ struct trace_program_entry {
 	struct trace_symbol symbol; /* without a name: only that the program began */
 };
 
-static bool add_program_entry(struct trace *trace, const struct fxt_process_symbols *of,
-			      const struct fxt_symbol *symbol)
+bool trace_programs_see(struct trace_programs *programs, const struct fxt_blob *blob)
 {
-	struct trace_program_entry *entries = trace->program_entries;
-
-	if (trace->program_entry_count == trace->program_entry_capacity) {
-		size_t capacity =
-			trace->program_entry_capacity ? trace->program_entry_capacity * 2 : 256;
-
-		entries = realloc(entries, capacity * sizeof(*entries));
-		if (!entries)
-			return false;
-		trace->program_entries = entries;
-		trace->program_entry_capacity = capacity;
-	}
-	entries[trace->program_entry_count++] = (struct trace_program_entry){
-		.of = *of, .symbol = symbol ? trace_symbol_of(symbol) : (struct trace_symbol){0}};
-	return true;
-}
-
-bool trace_see_process_symbols(struct trace *trace, const struct fxt_blob *blob)
-{
-	struct fxt_process_symbols of;
+	struct trace_program_entry entry = {0};
 	struct fxt_symbol symbol;
 	struct cursor entries;
 
-	if (!fxt_process_symbols_decode(blob, &of, &entries))
+	if (!fxt_process_symbols_decode(blob, &entry.of, &entries))
 		return true;
-	if (!add_program_entry(trace, &of, NULL))
+	if (!vector_add(&programs->entries, entry))
 		return false;
-	while (fxt_symbols_next(&entries, &symbol))
-		if ((symbol.kind == FXT_SYMBOL_USER || symbol.kind == FXT_SYMBOL_MAPPING) &&
-		    !add_program_entry(trace, &of, &symbol))
+	while (fxt_symbols_next(&entries, &symbol)) {
+		if (symbol.kind != FXT_SYMBOL_USER && symbol.kind != FXT_SYMBOL_MAPPING)
+			continue;
+		entry.symbol = symbol_of(&symbol);
+		if (!vector_add(&programs->entries, entry))
 			return false;
+	}
 	return true;
 }
 
-static int compare_programs(const struct fxt_process_symbols *a,
-			    const struct fxt_process_symbols *b)
+static int compare_programs(const void *left, const void *right)
 {
-	if (a->process != b->process)
-		return a->process < b->process ? -1 : 1;
-	if (a->address_space != b->address_space)
-		return a->address_space < b->address_space ? -1 : 1;
-	return a->valid_from < b->valid_from ? -1 : a->valid_from > b->valid_from;
+	const struct fxt_process_symbols *a = left, *b = right;
+	int order = compare_u64(a->process, b->process);
+
+	if (!order)
+		order = compare_u64(a->address_space, b->address_space);
+	return order ? order : compare_u64(a->valid_from, b->valid_from);
 }
 
 /* Within a program: its beginning, functions, mappings. */
@@ -119,96 +138,63 @@ static int compare_program_entries(const void *left, const void *right)
 	if (!order)
 		order = rank_of(&a->symbol) - rank_of(&b->symbol);
 	if (!order)
-		order = trace_compare_symbols(&a->symbol, &b->symbol);
-	if (order)
-		return order;
+		order = compare_symbols(&a->symbol, &b->symbol);
 	/* Of one place that was named twice: the same in every run. */
-	return a->symbol.name < b->symbol.name ? -1 : a->symbol.name > b->symbol.name;
+	return order ? order : compare_u64((uintptr_t)a->symbol.name, (uintptr_t)b->symbol.name);
 }
 
-bool trace_settle_programs(struct trace *trace)
+bool trace_programs_settle(struct trace_programs *programs)
 {
-	struct trace_program_entry *entries = trace->program_entries;
-	size_t count = trace->program_entry_count, programs = 0, kept = 0;
+	const struct trace_program_entry *entries = programs->entries.items;
+	size_t count = programs->entries.count, used = 0;
 
 	if (!count)
 		return true;
-	qsort(entries, count, sizeof(*entries), compare_program_entries);
-	for (size_t i = 0; i < count; i++)
-		programs += i == 0 || compare_programs(&entries[i - 1].of, &entries[i].of);
-	trace->programs = calloc(programs, sizeof(*trace->programs));
-	trace->program_symbols = calloc(count, sizeof(*trace->program_symbols));
-	if (!trace->programs || !trace->program_symbols)
+	vector_sort(&programs->entries, compare_program_entries);
+	programs->symbols = calloc(count, sizeof(*programs->symbols));
+	if (!programs->symbols)
 		return false;
 	for (size_t i = 0; i < count; i++) {
 		const struct trace_symbol *symbol = &entries[i].symbol;
 		struct trace_program *program;
 		struct trace_symbols *symbols;
 
-		if (i == 0 || compare_programs(&entries[i - 1].of, &entries[i].of))
-			trace->programs[trace->program_count++].of = entries[i].of;
+		if ((i == 0 || compare_programs(&entries[i - 1].of, &entries[i].of)) &&
+		    !vector_add(programs, (struct trace_program){.of = entries[i].of}))
+			return false;
 		if (!symbol->name)
 			continue;
-		program = &trace->programs[trace->program_count - 1];
+		program = &programs->items[programs->count - 1];
 		symbols =
 			symbol->kind == FXT_SYMBOL_USER ? &program->functions : &program->mappings;
 		if (!symbols->count)
-			symbols->entries = &trace->program_symbols[kept];
-		else if (!trace_compare_symbols(&symbols->entries[symbols->count - 1], symbol))
-			continue; /* said again */
-		trace->program_symbols[kept++] = *symbol;
+			symbols->items = &programs->symbols[used];
+		else if (!compare_symbols(&symbols->items[symbols->count - 1], symbol))
+			continue; /* repeated */
+		programs->symbols[used++] = *symbol;
 		symbols->count++;
 	}
-	free(trace->program_entries);
-	trace->program_entries = NULL;
-	trace->program_entry_count = trace->program_entry_capacity = 0;
+	vector_deinit(&programs->entries);
 	return true;
 }
 
-const struct trace_program *trace_find_program(const struct trace *trace,
-					       const struct fxt_process_symbols *wanted)
+void trace_programs_deinit(struct trace_programs *programs)
 {
-	size_t low = 0, high = trace->program_count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (compare_programs(&trace->programs[middle].of, wanted) <= 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (!low || trace->programs[low - 1].of.process != wanted->process ||
-	    trace->programs[low - 1].of.address_space != wanted->address_space)
-		return NULL;
-	return &trace->programs[low - 1];
+	free(programs->items);
+	free(programs->symbols);
+	free(programs->entries.items);
 }
 
-const struct trace_program *trace_program_of(const struct trace *trace,
-					     const struct fxt_sample *sample)
+const struct trace_program *trace_programs_find(const struct trace_programs *programs,
+						const struct fxt_process_symbols *wanted)
 {
-	const uint64_t needed =
-		FXT_SAMPLE_PROCESS | FXT_SAMPLE_ADDRESS_SPACE | FXT_SAMPLE_TIMESTAMP;
-	struct fxt_process_symbols wanted = {.process = sample->process,
-					     .address_space = sample->address_space & PAGE_TABLES,
-					     .valid_from = sample->timestamp};
-	const struct trace_program *program;
+	/* The key is a program's first member. */
+	size_t count = count_up_to(programs->items, programs->count, sizeof(*programs->items),
+				   wanted, compare_programs);
+	const struct trace_program *program = count ? &programs->items[count - 1] : NULL;
 
-	if (!trace->program_count || (sample->flags & needed) != needed)
-		return NULL;
-	program = trace_find_program(trace, &wanted);
-	if (program)
-		return program;
-	wanted.address_space = (wanted.address_space & ~USER_TABLES) | FXT_ADDRESS_SPACE_ISOLATED;
-	return trace_find_program(trace, &wanted);
-}
-
-const struct trace_symbol *trace_find_mapping(const struct trace *trace,
-					      const struct fxt_sample *sample, size_t frame)
-{
-	const struct trace_program *program = trace_program_of(trace, sample);
-
-	if (!program || !trace_frame_is_user(sample, frame))
-		return NULL;
-	return trace_find_in(&program->mappings, trace_frame_address(sample, frame));
+	return program && program->of.process == wanted->process &&
+			       program->of.address_space == wanted->address_space
+		       ? program
+		       : NULL;
 }

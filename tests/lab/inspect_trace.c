@@ -164,8 +164,8 @@ static void print_symbols(const struct trace *trace)
 	const struct trace_symbols *symbols = &trace->symbols[TRACE_SYMBOLS_KERNEL];
 
 	for (size_t i = 0; i < symbols->count; i++) {
-		printf("%016" PRIx64 " ", symbols->entries[i].start);
-		trace_print_name(stdout, symbols->entries[i].name, symbols->entries[i].name_bytes);
+		printf("%016" PRIx64 " ", symbols->items[i].start);
+		trace_print_name(stdout, symbols->items[i].name, symbols->items[i].name_bytes);
 		putchar('\n');
 	}
 }

@@ -169,7 +169,8 @@ static void create(const char *symfs, const char *vmlinux)
 
 static size_t find(uint64_t offset, struct source_frame places[SOURCE_FRAMES_MAX])
 {
-	return source_lines_find(lines, &trace.programs[0], &trace.programs[0].functions.entries[0],
+	return source_lines_find(lines, &trace.programs.items[0],
+				 &trace.programs.items[0].functions.items[0],
 				 BIAS + outer.start + offset, places);
 }
 

@@ -253,7 +253,7 @@ Test(trace, programs_have_the_names_of_their_process_tables_and_time)
 	add_program(&file, 8, 0x8001, 100, FXT_SYMBOL_USER, 0x1000, 0x10, "isolated");
 	add_symbol(&file, FXT_SYMBOL_FILE, 0x1000, 0x20, "given");
 	open_trace(&file);
-	cr_assert_eq(trace.program_count, 5);
+	cr_assert_eq(trace.programs.count, 5);
 	cr_assert(user_frame_is(7, 0x5000, 100, 0x1008, "first"));
 	cr_assert(user_frame_is(7, 0x5fff, 149, 0x1008, "first"), "CR3 holds more than the root");
 	/* Of a file the user gave, before the mapping; then the mapping. */

@@ -1,6 +1,6 @@
 /* Code in traces: whose it is, what is newest, what is missing, and one file in several programs.
  */
-#include "trace/trace_code.h"
+#include "trace/trace.h"
 
 #include "analysis/frames.h"
 #include "tests/unit/trace_file.h"
@@ -65,9 +65,9 @@ static void add_module(struct fxt_process_symbols of, uint64_t start, const char
 
 static const struct trace_program *program_of(uint64_t process)
 {
-	for (size_t i = 0; i < trace.program_count; i++)
-		if (trace.programs[i].of.process == process)
-			return &trace.programs[i];
+	for (size_t i = 0; i < trace.programs.count; i++)
+		if (trace.programs.items[i].of.process == process)
+			return &trace.programs.items[i];
 	cr_assert_fail("no program of process %d", (int)process);
 	return NULL;
 }
@@ -76,10 +76,10 @@ Test(trace_code, a_trace_without_any_has_none)
 {
 	begin(&file);
 	open_trace(&file);
-	trace_code_find(&trace, NULL, KERNEL, 64, &code);
+	trace_code_find(&trace.code, &trace.programs, NULL, KERNEL, 64, &code);
 	cr_assert_eq(code.size, 64);
 	cr_assert_eq(code.known_count, 0);
-	cr_assert_null(trace_find_module(&trace, NULL, KERNEL));
+	cr_assert_null(trace_find_module(&trace.code, NULL, KERNEL));
 	end(&file);
 }
 
@@ -90,7 +90,7 @@ Test(trace_code, pieces_make_a_function_and_gaps_stay_unknown)
 	add_kernel_code(10, KERNEL - 2, "xxabcdef");
 	add_kernel_code(10, KERNEL + 100, "other");
 	open_trace(&file);
-	trace_code_find(&trace, NULL, KERNEL, 14, &code);
+	trace_code_find(&trace.code, &trace.programs, NULL, KERNEL, 14, &code);
 	cr_assert_eq(code.known_count, 8);
 	cr_assert_arr_eq(code.bytes, "abcdef", 6);
 	cr_assert_arr_eq(code.bytes + 12, "gh", 2);
@@ -106,7 +106,7 @@ Test(trace_code, the_latest_bytes_stand_and_that_they_changed_is_told)
 	add_kernel_code(30, KERNEL, "new!");
 	add_kernel_code(20, KERNEL, "old!");
 	open_trace(&file);
-	trace_code_find(&trace, NULL, KERNEL, 4, &code);
+	trace_code_find(&trace.code, &trace.programs, NULL, KERNEL, 4, &code);
 	cr_assert_arr_eq(code.bytes, "new!", 4);
 	cr_assert(code.changed);
 	cr_assert_eq(code.read_at_ns, 30);
@@ -125,10 +125,10 @@ Test(trace_code, programs_do_not_lend_each_other_code)
 	add_module(one, MAPPED, "/bin/one", "1111");
 	add_module(two, MAPPED, "/bin/one", "2222");
 	open_trace(&file);
-	trace_code_find(&trace, program_of(1), MAPPED, 3, &code);
+	trace_code_find(&trace.code, &trace.programs, program_of(1), MAPPED, 3, &code);
 	cr_assert_arr_eq(code.bytes, "one", 3);
 	/* The same name is not the same file: build ids differ. */
-	trace_code_find(&trace, program_of(2), MAPPED, 3, &code);
+	trace_code_find(&trace.code, &trace.programs, program_of(2), MAPPED, 3, &code);
 	cr_assert_eq(code.known_count, 0);
 	end(&file);
 }
@@ -147,19 +147,19 @@ Test(trace_code, one_file_has_one_code_wherever_it_is_mapped)
 	add_module(three, ELSEWHERE, "/bin/one", "");
 	add_code(one, 10, MAPPED + 0x10, "code");
 	open_trace(&file);
-	trace_code_find(&trace, program_of(2), ELSEWHERE + 0x10, 4, &code);
+	trace_code_find(&trace.code, &trace.programs, program_of(2), ELSEWHERE + 0x10, 4, &code);
 	cr_assert_arr_eq(code.bytes, "code", 4);
 	cr_assert_eq(code.program, program_of(1));
 	cr_assert_eq(code.start, MAPPED + 0x10);
-	module = trace_find_module(&trace, program_of(2), ELSEWHERE + 0x1fff);
+	module = trace_find_module(&trace.code, program_of(2), ELSEWHERE + 0x1fff);
 	cr_assert_not_null(module);
 	cr_assert_eq(module->file_address, IN_FILE);
-	cr_assert_eq(module->file, trace_find_module(&trace, program_of(1), MAPPED)->file);
-	cr_assert_neq(module->file, trace_find_module(&trace, program_of(3), ELSEWHERE)->file);
-	cr_assert_null(trace_find_module(&trace, program_of(2), ELSEWHERE + 0x2000));
-	cr_assert_null(trace_find_module(&trace, program_of(2), ELSEWHERE - 1));
+	cr_assert_eq(module->file, trace_find_module(&trace.code, program_of(1), MAPPED)->file);
+	cr_assert_neq(module->file, trace_find_module(&trace.code, program_of(3), ELSEWHERE)->file);
+	cr_assert_null(trace_find_module(&trace.code, program_of(2), ELSEWHERE + 0x2000));
+	cr_assert_null(trace_find_module(&trace.code, program_of(2), ELSEWHERE - 1));
 	/* Without a build id, by name only. */
-	trace_code_find(&trace, program_of(3), ELSEWHERE + 0x10, 4, &code);
+	trace_code_find(&trace.code, &trace.programs, program_of(3), ELSEWHERE + 0x10, 4, &code);
 	cr_assert_eq(code.known_count, 0);
 	end(&file);
 }
@@ -222,7 +222,7 @@ Test(trace_code, gaps_are_filled_from_the_same_file_and_nothing_else_changes)
 	add_code(one, 20, MAPPED + 0x10, "other-code");
 	add_code(two, 10, ELSEWHERE + 0x10, "Other");
 	open_trace(&file);
-	trace_code_find(&trace, program_of(2), ELSEWHERE + 0x10, 10, &code);
+	trace_code_find(&trace.code, &trace.programs, program_of(2), ELSEWHERE + 0x10, 10, &code);
 	cr_assert_eq(code.known_count, 10);
 	cr_assert_arr_eq(code.bytes, "Other-code", 10);
 	cr_assert_not(code.changed);
@@ -236,7 +236,7 @@ Test(trace_code, longer_functions_are_cut)
 	begin(&file);
 	add_kernel_code(10, KERNEL, "x");
 	open_trace(&file);
-	trace_code_find(&trace, NULL, KERNEL, UINT64_MAX, &code);
+	trace_code_find(&trace.code, &trace.programs, NULL, KERNEL, UINT64_MAX, &code);
 	cr_assert_eq(code.size, TRACE_CODE_MAX);
 	cr_assert_eq(code.known_count, 1);
 	end(&file);

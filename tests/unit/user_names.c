@@ -4,7 +4,7 @@
 #include "naming/user_names.h"
 
 #include "base/clock.h"
-#include "trace/trace_code.h"
+#include "trace/trace.h"
 #include "naming/code_copy.h"
 #include "naming/namer.h"
 #include "recording/recorder.h"
@@ -34,8 +34,8 @@ static uint64_t check_code(const struct thread *thread, const struct fxt_sample 
 	struct address_space space;
 	uint64_t compared = 0;
 
-	trace_code_find(&trace, trace_program_of(&trace, sample), symbol->start,
-			symbol->end - symbol->start, &code);
+	trace_code_find(&trace.code, &trace.programs, trace_program_of(&trace, sample),
+			symbol->start, symbol->end - symbol->start, &code);
 	cr_assert_gt(code.size, 0);
 	cr_assert(linux_mappings_space(&image.mappings, thread->mm, &space));
 	cr_assert_eq(code.known_count, code.size, "%.*s: %zu of %zu", (int)symbol->name_bytes,
@@ -105,12 +105,14 @@ static void check_whole_chain(const char *name)
 	cr_assert_eq(trace.info.bad_records, 0);
 	while (trace_next_sample(&trace, &sample, &ticks)) {
 		const struct trace_symbol *symbol, *mapping;
+		const struct trace_program *program;
 
 		/* A tick that the end of a session came before has no stack. */
 		if (sample.mode != FXT_MODE_GUEST_USER || !sample.depth)
 			continue;
 		symbol = trace_find_symbol(&trace, &sample, 0);
-		mapping = trace_find_mapping(&trace, &sample, 0);
+		program = trace_program_of(&trace, &sample);
+		mapping = program ? trace_symbols_find(&program->mappings, sample.stack[0]) : NULL;
 		cr_assert(sample.flags & FXT_SAMPLE_PROCESS);
 		for (unsigned i = 0; i < count; i++) {
 			if ((uint32_t)truth[i].thread.tid != sample.thread ||
@@ -137,7 +139,7 @@ static void check_whole_chain(const char *name)
 	cr_assert_gt(compared, 10000, "%llu", (unsigned long long)compared);
 	cr_assert_eq(trace.info.code_left_out, 0);
 	cr_assert_eq(strlen(trace.info.kernel_build_id), 40, "%s", trace.info.kernel_build_id);
-	cr_log_info("%s: %u frames of %zu programs in %zu bytes", name, count, trace.program_count,
+	cr_log_info("%s: %u frames of %zu programs in %zu bytes", name, count, trace.programs.count,
 		    trace.info.bytes);
 	trace_close(&trace);
 	gp_sampler_close(session);
@@ -167,7 +169,7 @@ Test(user_names, a_process_with_other_page_tables_gets_no_names, .timeout = 60)
 	for (int i = 0; i < 5; i++)
 		look();
 	read_back();
-	cr_assert_eq(trace.program_count, 0);
+	cr_assert_eq(trace.programs.count, 0);
 	cr_assert_eq(named_count, 0);
 	trace_close(&trace);
 	/* Nor does one that is not there. */
@@ -175,7 +177,7 @@ Test(user_names, a_process_with_other_page_tables_gets_no_names, .timeout = 60)
 	cr_assert(see(&strange, boot_ns(), truth.address));
 	look();
 	read_back();
-	cr_assert_eq(trace.program_count, 0);
+	cr_assert_eq(trace.programs.count, 0);
 	trace_close(&trace);
 	close_image();
 }
@@ -281,7 +283,7 @@ Test(user_names, another_program_behind_the_same_tables_is_noticed, .timeout = 6
 	cr_assert(symbol_is(name_at(&truth.thread, first, truth.address), truth.name));
 	cr_assert_null(name_at(&truth.thread, second, truth.address));
 	cr_assert(symbol_is(name_at(&truth.thread, third, truth.address), truth.name));
-	cr_assert_eq(trace.program_count, 3);
+	cr_assert_eq(trace.programs.count, 3);
 	trace_close(&trace);
 	close_image();
 }
@@ -389,8 +391,9 @@ Test(user_names, of_code_without_functions_there_is_what_follows_a_sample, .time
 	look();
 	read_back();
 	cr_assert(symbol_is(name_at(thread, now, at), "[jit]"));
-	cr_assert_eq(trace.program_count, 1);
-	trace_code_find(&trace, &trace.programs[0], at - 1, sizeof(bytes) + 2, &code);
+	cr_assert_eq(trace.programs.count, 1);
+	trace_code_find(&trace.code, &trace.programs, &trace.programs.items[0], at - 1,
+			sizeof(bytes) + 2, &code);
 	cr_assert_eq(code.known_count, sizeof(bytes));
 	cr_assert_not(code.known[0]);
 	cr_assert_arr_eq(code.bytes + 1, bytes, sizeof(bytes));

@@ -26,7 +26,7 @@ Test(user_names_ended, what_was_sampled_of_a_process_that_has_just_ended_is_name
 	cr_assert(symbol_is(name_at(&first.thread, time, first.address), first.name));
 	cr_assert(symbol_is(name_at(&second.thread, time + 1, second.address), second.name));
 	cr_assert_eq(named_count, 2);
-	cr_assert_eq(trace.program_count, 1);
+	cr_assert_eq(trace.programs.count, 1);
 	trace_close(&trace);
 	close_image();
 }
