@@ -2,6 +2,7 @@
 
 #include "base/address.h"
 #include "base/cleanup.h"
+#include "base/sorting.h"
 #include "analysis/text.h"
 
 #include <fnmatch.h>
@@ -20,8 +21,8 @@ static const char no_memory[] = "no memory for annotations";
 
 struct leaf {
 	const struct trace_program *program; /* of a user address, where it is known */
-	const struct trace_symbol *symbol;   /* NULL: in no function that is known */
 	uint64_t address;
+	const struct trace_symbol *symbol; /* NULL: in no function that is known */
 	uint64_t ticks;
 	unsigned bits;
 	/* Equal for what is one function: of the kernel, of a file, else of a program. */
@@ -32,46 +33,8 @@ struct leaf {
 };
 
 struct leaves {
-	struct leaf *entries;
-	size_t count;
-	size_t capacity;
-	uint32_t *table; /* by hash of program and address: numbers plus one */
-	size_t table_size;
+	HASH_TABLE(struct leaf, entries); /* by program and address */
 };
-
-static uint32_t *find_slot(const struct leaves *self, const struct trace_program *program,
-			   uint64_t address)
-{
-	/* Fibonacci hashing: 2^64 / golden ratio. */
-	uint64_t hash =
-		(address ^ (uint64_t)(uintptr_t)program >> 4) * UINT64_C(0x9e3779b97f4a7c15);
-	size_t at = (hash >> 20) & (self->table_size - 1);
-
-	/* The table is never full: see grow(). */
-	while (self->table[at] && (self->entries[self->table[at] - 1].address != address ||
-				   self->entries[self->table[at] - 1].program != program))
-		at = (at + 1) & (self->table_size - 1);
-	return &self->table[at];
-}
-
-static bool grow(struct leaves *self)
-{
-	size_t capacity = self->capacity ? self->capacity * 2 : 1024;
-	struct leaf *entries = realloc(self->entries, capacity * sizeof(*entries));
-
-	if (!entries)
-		return false;
-	self->entries = entries;
-	self->capacity = capacity;
-	free(self->table);
-	self->table_size = capacity * 4;
-	self->table = calloc(self->table_size, sizeof(*self->table));
-	if (!self->table)
-		return false;
-	for (size_t i = 0; i < self->count; i++)
-		*find_slot(self, entries[i].program, entries[i].address) = (uint32_t)i + 1;
-	return true;
-}
 
 static unsigned bits_of(const struct fxt_sample *sample)
 {
@@ -93,23 +56,21 @@ static unsigned bits_of(const struct fxt_sample *sample)
 static bool add_sample(struct leaves *self, const struct trace *trace,
 		       const struct fxt_sample *sample, uint64_t ticks)
 {
-	uint64_t address = sample->stack[0];
-	const struct trace_program *program =
-		trace_frame_is_user(sample, 0) ? trace_program_of(trace, sample) : NULL;
-	uint32_t *slot = self->table_size ? find_slot(self, program, address) : NULL;
+	const struct leaf key = {
+		.program = trace_frame_is_user(sample, 0) ? trace_program_of(trace, sample) : NULL,
+		.address = sample->stack[0],
+	};
+	struct leaf *leaf;
+	uint32_t number;
 
-	if (!slot || !*slot) {
-		if (self->count == self->capacity && (self->count >= UINT32_MAX || !grow(self)))
-			return false;
-		slot = find_slot(self, program, address);
-		self->entries[self->count] =
-			(struct leaf){.program = program,
-				      .symbol = trace_find_symbol(trace, sample, 0),
-				      .address = address,
-				      .bits = bits_of(sample)};
-		*slot = (uint32_t)++self->count;
+	if (!hash_table_add(&self->table, &key, &number))
+		return false;
+	leaf = &self->entries[number];
+	if (!leaf->bits) {
+		leaf->symbol = trace_find_symbol(trace, sample, 0);
+		leaf->bits = bits_of(sample);
 	}
-	self->entries[*slot - 1].ticks += ticks;
+	leaf->ticks += ticks;
 	return true;
 }
 
@@ -169,20 +130,15 @@ static void identify(const struct trace *trace, struct leaf *leaf)
 	}
 }
 
-static int compare_numbers(uint64_t a, uint64_t b)
-{
-	return a < b ? -1 : a > b;
-}
-
 static int compare_identities(const struct leaf *a, const struct leaf *b)
 {
-	int order = compare_numbers(!a->symbol, !b->symbol);
+	int order = compare_u64(!a->symbol, !b->symbol);
 
 	if (!order)
-		order = compare_numbers(a->is_region, b->is_region);
+		order = compare_u64(a->is_region, b->is_region);
 	if (!order)
-		order = compare_numbers(a->owner, b->owner);
-	return order ? order : compare_numbers(a->start, b->start);
+		order = compare_u64(a->owner, b->owner);
+	return order ? order : compare_u64(a->start, b->start);
 }
 
 /* Those without a function last. */
@@ -193,7 +149,7 @@ static int compare_leaves(const void *left, const void *right)
 
 	if (order || !a->symbol)
 		return order;
-	return compare_numbers(a->offset, b->offset);
+	return compare_u64(a->offset, b->offset);
 }
 
 static int compare_functions(const void *left, const void *right)
@@ -202,7 +158,7 @@ static int compare_functions(const void *left, const void *right)
 
 	if (a->ticks != b->ticks)
 		return a->ticks < b->ticks ? 1 : -1;
-	return compare_numbers(a->symbol->start, b->symbol->start);
+	return compare_u64(a->symbol->start, b->symbol->start);
 }
 
 /* A kernel module's functions have its name behind their own: "ext4_iget [ext4]". */
@@ -264,9 +220,11 @@ gp_status_t annotation_read(struct trace *trace, struct filter *filter, const ch
 			    struct annotation *out, struct error *error)
 {
 	struct annotation annotation = {0};
-	struct leaves leaves = {0};
-	gp_status_t status = read_leaves(trace, filter, &leaves, &annotation.totals, error);
+	struct leaves leaves;
+	gp_status_t status;
 
+	hash_table_init(&leaves.table, offsetof(struct leaf, symbol), sizeof(struct leaf));
+	status = read_leaves(trace, filter, &leaves, &annotation.totals, error);
 	if (!status) {
 		annotation.functions = calloc(leaves.count + 1, sizeof(*annotation.functions));
 		annotation.hits = calloc(leaves.count + 1, sizeof(*annotation.hits));
@@ -287,8 +245,7 @@ gp_status_t annotation_read(struct trace *trace, struct filter *filter, const ch
 	} else {
 		annotation_deinit(&annotation);
 	}
-	free(leaves.entries);
-	free(leaves.table);
+	hash_table_deinit(&leaves.table);
 	return status;
 }
 
@@ -323,22 +280,6 @@ size_t annotation_where(const struct annotation_function *function, const char *
 }
 
 /* Listing one function. */
-
-static bool add_line(struct annotation_listing *listing, size_t *capacity,
-		     const struct annotation_line *line)
-{
-	if (listing->count == *capacity) {
-		size_t larger = *capacity ? *capacity * 2 : 128;
-		struct annotation_line *lines = realloc(listing->lines, larger * sizeof(*lines));
-
-		if (!lines)
-			return false;
-		listing->lines = lines;
-		*capacity = larger;
-	}
-	listing->lines[listing->count++] = *line;
-	return true;
-}
 
 /* How many bytes from `at` on are alike: known or not. */
 static size_t run_length(const struct trace_function_code *code, size_t at)
@@ -402,7 +343,6 @@ struct lister {
 	struct disassembler *disassembler;
 	struct source_lines *lines;
 	struct annotation_listing *listing;
-	size_t capacity;
 	size_t hit; /* the first that is in no line yet */
 };
 
@@ -466,7 +406,7 @@ static bool list_code(struct lister *self, const struct trace_function_code *cod
 		at += line.instruction.size;
 		if (line.instruction.size > 1 && line.instruction.is_bad && !line.ticks)
 			continue;
-		if (!add_line(self->listing, &self->capacity, &line))
+		if (!vector_add(self->listing, line))
 			return false;
 		first = false;
 	}
@@ -563,6 +503,6 @@ gp_status_t annotation_list(const struct trace *trace, const struct annotation_f
 
 void annotation_listing_deinit(struct annotation_listing *listing)
 {
-	free(listing->lines);
+	free(listing->items);
 	*listing = (struct annotation_listing){0};
 }

@@ -67,8 +67,9 @@ struct annotation_line {
 };
 
 struct annotation_listing {
-	struct annotation_line *lines;
+	struct annotation_line *items;
 	size_t count;
+	size_t capacity;
 	uint64_t unplaced; /* ticks behind the part that is kept of a long function */
 	bool has_code;     /* false: no lines */
 	bool changed;      /* the guest had other code there before */

@@ -9,11 +9,13 @@ static const char no_memory[] = "no memory for the call tree";
 
 gp_status_t call_tree_init(struct call_tree *tree, struct error *error)
 {
-	*tree = (struct call_tree){.capacity = 1024, .table_size = 4096, .count = 1};
-	tree->nodes = calloc(tree->capacity, sizeof(*tree->nodes));
-	tree->table = calloc(tree->table_size, sizeof(*tree->table));
+	const struct call_tree_node root = {.frame = UINT32_MAX, .parent = CALL_TREE_ROOT};
+	uint32_t number;
+
+	*tree = (struct call_tree){0};
+	hash_table_init(&tree->table, offsetof(struct call_tree_node, first_child), sizeof(root));
 	tree->last = calloc(CALL_TREE_DEPTH_MAX, sizeof(*tree->last));
-	if (tree->nodes && tree->table && tree->last)
+	if (tree->last && hash_table_add(&tree->table, &root, &number))
 		return GP_OK;
 	call_tree_deinit(tree);
 	return error_set(error, GP_ERR_NO_MEMORY, no_memory);
@@ -21,71 +23,25 @@ gp_status_t call_tree_init(struct call_tree *tree, struct error *error)
 
 void call_tree_deinit(struct call_tree *tree)
 {
-	free(tree->nodes);
-	free(tree->table);
+	hash_table_deinit(&tree->table);
 	free(tree->last);
 	*tree = (struct call_tree){0};
 }
 
-static uint64_t key_of(uint32_t parent, uint32_t frame)
-{
-	return (uint64_t)parent << 32 | frame;
-}
-
-/* Where the child of that frame is in the table, or where it goes. */
-static struct call_tree_slot *find_slot(const struct call_tree *tree, uint64_t key)
-{
-	/* Fibonacci hashing: 2^64 / golden ratio. */
-	size_t at = (key * UINT64_C(0x9e3779b97f4a7c15) >> 24) & (tree->table_size - 1);
-
-	while (tree->table[at].node && tree->table[at].key != key)
-		at = (at + 1) & (tree->table_size - 1);
-	return &tree->table[at];
-}
-
-static bool grow(struct call_tree *tree)
-{
-	size_t capacity = tree->capacity * 2, table_size = tree->table_size * 2;
-	struct call_tree_node *nodes = realloc(tree->nodes, capacity * sizeof(*nodes));
-	struct call_tree_slot *table;
-
-	if (!nodes)
-		return false;
-	tree->nodes = nodes;
-	table = calloc(table_size, sizeof(*table));
-	if (!table)
-		return false;
-	tree->capacity = capacity;
-	free(tree->table);
-	tree->table = table;
-	tree->table_size = table_size;
-	for (size_t i = 1; i < tree->count; i++) {
-		uint64_t key = key_of(nodes[i].parent, nodes[i].frame);
-
-		*find_slot(tree, key) = (struct call_tree_slot){key, (uint32_t)i};
-	}
-	return true;
-}
-
 uint32_t call_tree_child(struct call_tree *tree, uint32_t node, uint32_t frame)
 {
-	uint64_t key = key_of(node, frame);
-	uint32_t child = find_slot(tree, key)->node;
+	const struct call_tree_node key = {.frame = frame, .parent = node};
+	size_t before = tree->count;
+	uint32_t child;
 
-	if (child)
-		return child;
-	if (tree->count >= UINT32_MAX || (tree->count == tree->capacity && !grow(tree))) {
+	if (!hash_table_add(&tree->table, &key, &child)) {
 		tree->failed = true;
 		return CALL_TREE_NONE;
 	}
-	child = (uint32_t)tree->count++;
-	tree->nodes[child] = (struct call_tree_node){
-		.frame = frame,
-		.parent = node,
-		.next_sibling = tree->nodes[node].first_child,
-	};
-	tree->nodes[node].first_child = child;
-	*find_slot(tree, key) = (struct call_tree_slot){key, child};
+	if (child == before) {
+		tree->nodes[child].next_sibling = tree->nodes[node].first_child;
+		tree->nodes[node].first_child = child;
+	}
 	return child;
 }
 
@@ -165,17 +121,16 @@ gp_status_t call_tree_sort(struct call_tree *tree, struct error *error)
 	return GP_OK;
 }
 
-/* The frames from the root to a node, outermost first. Depth is bounded by what was added. */
-static size_t path_to(const struct call_tree *tree, uint32_t node, uint32_t *path)
+/* Depth is bounded by what was added. */
+size_t call_tree_path(const struct call_tree *tree, uint32_t node,
+		      uint32_t path[CALL_TREE_DEPTH_MAX])
 {
-	uint32_t way[CALL_TREE_DEPTH_MAX];
-	size_t depth = 0;
+	size_t depth = 0, at;
 
-	for (; node != CALL_TREE_ROOT && depth < CALL_TREE_DEPTH_MAX;
-	     node = tree->nodes[node].parent)
-		way[depth++] = tree->nodes[node].frame;
-	for (size_t i = 0; i < depth; i++)
-		path[i] = way[depth - 1 - i];
+	for (uint32_t up = node; up != CALL_TREE_ROOT; up = tree->nodes[up].parent)
+		depth++;
+	for (at = depth; at-- > 0; node = tree->nodes[node].parent)
+		path[at] = tree->nodes[node].frame;
 	return depth;
 }
 
@@ -193,7 +148,7 @@ gp_status_t call_tree_reverse(const struct call_tree *tree, struct call_tree *re
 
 		if (!tree->nodes[node].self)
 			continue;
-		depth = path_to(tree, (uint32_t)node, path);
+		depth = call_tree_path(tree, (uint32_t)node, path);
 		leading = tree->leading < depth ? tree->leading : depth;
 		memcpy(turned, path, leading * sizeof(*path));
 		for (size_t i = leading; i < depth; i++)

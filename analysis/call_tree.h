@@ -20,7 +20,7 @@
 #define CALL_TREE_NONE 0 /* as a child or sibling: the root is nobody's */
 
 struct call_tree_node {
-	uint32_t frame;  /* number in the table of frames */
+	uint32_t frame;  /* number in the table of frames; of the root: UINT32_MAX */
 	uint32_t parent; /* of the root: itself */
 	uint32_t first_child;
 	uint32_t next_sibling;
@@ -29,14 +29,7 @@ struct call_tree_node {
 };
 
 struct call_tree {
-	struct call_tree_node *nodes;
-	size_t count;
-	size_t capacity;
-	struct call_tree_slot {
-		uint64_t key; /* parent and frame */
-		uint32_t node;
-	} * table; /* hashed by key; the key is there so that a look-up touches one place */
-	size_t table_size;
+	HASH_TABLE(struct call_tree_node, nodes); /* by frame and parent */
 	/* The way of the stack before, which shares its outer part with most. */
 	uint32_t *last;
 	size_t last_depth;
@@ -56,6 +49,10 @@ uint32_t call_tree_child(struct call_tree *tree, uint32_t node, uint32_t frame);
 /* `path`: frames, outermost first, at most CALL_TREE_DEPTH_MAX; what is deeper is left out. Returns
  * the node that the ticks were added to; the root as well when there is no memory. */
 uint32_t call_tree_add(struct call_tree *tree, const uint32_t *path, size_t depth, uint64_t ticks);
+
+/* The frames from the root to a node, outermost first. Returns how many. */
+size_t call_tree_path(const struct call_tree *tree, uint32_t node,
+		      uint32_t path[CALL_TREE_DEPTH_MAX]);
 
 /* Adds up the totals. GP_ERR_NO_MEMORY when anything before has failed. Adding may go on; then
  * finish again. */

@@ -11,11 +11,8 @@ enum { BEFORE, AFTER };
 static uint32_t copy_path(const struct call_tree *from, uint32_t node, struct call_tree *into)
 {
 	uint32_t path[CALL_TREE_DEPTH_MAX];
-	size_t depth = CALL_TREE_DEPTH_MAX;
 
-	for (; node && depth; node = from->nodes[node].parent)
-		path[--depth] = from->nodes[node].frame;
-	return call_tree_add(into, path + depth, CALL_TREE_DEPTH_MAX - depth, 0);
+	return call_tree_add(into, path, call_tree_path(from, node, path), 0);
 }
 
 /* Both trees in one; then each side's ticks by its nodes. */

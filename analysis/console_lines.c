@@ -52,21 +52,10 @@ static bool is_wanted(const struct trace *trace, const struct filter *filter, ui
 
 static bool add_line(struct console_lines *lines, uint64_t time_ns, const struct fxt_string *text)
 {
-	if (lines->count == lines->capacity) {
-		size_t capacity = lines->capacity ? lines->capacity * 2 : 256;
-		struct console_line *entries = realloc(lines->entries, capacity * sizeof(*entries));
-
-		if (!entries)
-			return false;
-		lines->entries = entries;
-		lines->capacity = capacity;
-	}
-	lines->entries[lines->count] = (struct console_line){.time_ns = time_ns,
-							     .text = text->text,
-							     .size = text->length,
-							     .number = (uint32_t)lines->count};
-	lines->count++;
-	return true;
+	return vector_add(lines, (struct console_line){.time_ns = time_ns,
+						       .text = text->text,
+						       .size = text->length,
+						       .number = (uint32_t)lines->count});
 }
 
 static int compare_lines(const void *left, const void *right)
@@ -102,13 +91,11 @@ bool console_lines_read(const struct trace *trace, const struct filter *filter,
 	fxt_reader_deinit(&reader);
 	if (!done)
 		console_lines_deinit(lines);
-	if (lines->count)
-		qsort(lines->entries, lines->count, sizeof(*lines->entries), compare_lines);
+	vector_sort(lines, compare_lines);
 	return done;
 }
 
 void console_lines_deinit(struct console_lines *lines)
 {
-	free(lines->entries);
-	*lines = (struct console_lines){0};
+	vector_deinit(lines);
 }

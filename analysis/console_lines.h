@@ -14,7 +14,7 @@ struct console_line {
 };
 
 struct console_lines {
-	struct console_line *entries;
+	struct console_line *items;
 	size_t count;
 	size_t capacity;
 };

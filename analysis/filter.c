@@ -151,7 +151,7 @@ gp_status_t filter_set(struct filter *filter, const char *name, const char *valu
 
 void filter_deinit(struct filter *filter)
 {
-	free(filter->taken);
+	free(filter->taken.items);
 	*filter = (struct filter){0};
 }
 
@@ -207,29 +207,21 @@ static bool commands_take(const struct filter *filter, const struct trace *trace
 static bool takes_frame(struct filter *filter, const struct frames *frames, uint32_t frame)
 {
 	const struct frame *entry;
+	uint8_t taken;
 
 	if (frames->failed)
 		return false;
-	if (filter->taken_of != frames || frame >= filter->taken_count) {
-		size_t count = frames->capacity;
-		uint8_t *taken = realloc(filter->taken, count);
-
-		entry = &frames->entries[frame];
-		if (!taken)
-			return patterns_take(&filter->symbols, entry->name, entry->name_bytes);
-		if (filter->taken_of != frames)
-			filter->taken_count = 0;
-		memset(taken + filter->taken_count, UNKNOWN, count - filter->taken_count);
-		filter->taken = taken;
-		filter->taken_count = count;
-		filter->taken_of = frames;
-	}
+	if (filter->taken_of != frames)
+		filter->taken.count = 0;
+	filter->taken_of = frames;
+	if (frame < filter->taken.count && filter->taken.items[frame] != UNKNOWN)
+		return filter->taken.items[frame] == TAKEN;
 	entry = &frames->entries[frame];
-	if (filter->taken[frame] == UNKNOWN)
-		filter->taken[frame] =
-			patterns_take(&filter->symbols, entry->name, entry->name_bytes) ? TAKEN
-											: LEFT;
-	return filter->taken[frame] == TAKEN;
+	taken = patterns_take(&filter->symbols, entry->name, entry->name_bytes) ? TAKEN : LEFT;
+	/* Without memory it is found out again. */
+	if (vector_extend(&filter->taken, frames->count))
+		filter->taken.items[frame] = taken;
+	return taken == TAKEN;
 }
 
 static bool symbols_take(struct filter *filter, const struct trace *trace, struct frames *frames,

@@ -35,8 +35,7 @@ struct filter {
 	uint64_t from_ns;                /* since the trace's first sample */
 	uint64_t to_ns;                  /* the first that is too late; 0: none */
 	/* What is known of a frame: whether --symbol takes it. Private. */
-	uint8_t *taken;
-	size_t taken_count;
+	VECTOR(uint8_t) taken;
 	const struct frames *taken_of;
 };
 

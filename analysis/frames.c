@@ -38,16 +38,44 @@ const char *frames_end_name(uint64_t end)
 	return end_names[end < FRAMES_ENDS ? end : 0];
 }
 
+static uint64_t hash_of(const struct hash_table *table, const void *key)
+{
+	const struct frame *frame = key;
+	const uint64_t parts[] = {
+		hash_bytes(table, frame->name, frame->name_bytes),
+		frame->file ? hash_bytes(table, frame->file, strlen(frame->file)) : 0,
+		frame->id,
+		(uint64_t)frame->line << 8 | frame->kind,
+	};
+
+	return hash_bytes(table, parts, sizeof(parts));
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+static bool is_same(const void *entry, const void *key)
+{
+	const struct frame *a = entry, *b = key;
+
+	return a->kind == b->kind && a->id == b->id && a->is_unnamed == b->is_unnamed &&
+	       a->is_inlined == b->is_inlined && a->line == b->line &&
+	       a->name_bytes == b->name_bytes && !memcmp(a->name, b->name, a->name_bytes) &&
+	       is_same_file(a->file, b->file);
+}
+
 gp_status_t frames_init(struct frames *frames, struct error *error)
 {
-	*frames = (struct frames){.table_size = 1024, .capacity = 512};
-	frames->table = calloc(frames->table_size, sizeof(*frames->table));
-	frames->entries = calloc(frames->capacity, sizeof(*frames->entries));
+	*frames = (struct frames){0};
+	hash_table_init(&frames->table, sizeof(struct frame), sizeof(struct frame));
+	frames->table.hash = hash_of;
+	frames->table.is_equal = is_same;
 	frames->known = calloc((size_t)1 << KNOWN_BITS, sizeof(*frames->known));
-	if (frames->table && frames->entries && frames->known)
-		return GP_OK;
-	frames_deinit(frames);
-	return error_set(error, GP_ERR_NO_MEMORY, "no memory for the names of functions");
+	return frames->known
+		       ? GP_OK
+		       : error_set(error, GP_ERR_NO_MEMORY, "no memory for the names of functions");
 }
 
 static void forget_symbols(struct frames *frames)
@@ -63,100 +91,38 @@ void frames_deinit(struct frames *frames)
 {
 	for (size_t i = 0; i < frames->count; i++)
 		free((char *)(uintptr_t)frames->entries[i].name);
-	free(frames->entries);
-	free(frames->table);
+	hash_table_deinit(&frames->table);
 	free(frames->known);
 	forget_symbols(frames);
 	*frames = (struct frames){0};
 }
 
-static uint64_t hash_of(const struct frame *frame)
-{
-	/* FNV-1a over the name, then the small fields. */
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-	for (uint32_t i = 0; i < frame->name_bytes; i++)
-		hash = (hash ^ (uint8_t)frame->name[i]) * UINT64_C(0x100000001b3);
-	for (const char *at = frame->file; at && *at; at++)
-		hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
-	hash ^= (frame->id + frame->line) * HASH_MULTIPLIER + frame->kind;
-	return hash * HASH_MULTIPLIER;
-}
-
-static bool is_same_file(const char *a, const char *b)
-{
-	return a == b || (a && b && !strcmp(a, b));
-}
-
-static bool is_same(const struct frame *a, const struct frame *b)
-{
-	return a->kind == b->kind && a->id == b->id && a->is_unnamed == b->is_unnamed &&
-	       a->is_inlined == b->is_inlined && a->line == b->line &&
-	       a->name_bytes == b->name_bytes && !memcmp(a->name, b->name, a->name_bytes) &&
-	       is_same_file(a->file, b->file);
-}
-
-/* The slot of the table where the frame is, or where it goes. */
-static uint32_t *find_slot(const struct frames *frames, const struct frame *frame)
-{
-	size_t at = (hash_of(frame) >> 20) & (frames->table_size - 1);
-
-	/* The table is never full: see grow(). */
-	while (frames->table[at] && !is_same(&frames->entries[frames->table[at] - 1], frame))
-		at = (at + 1) & (frames->table_size - 1);
-	return &frames->table[at];
-}
-
-static bool grow(struct frames *frames)
-{
-	size_t capacity = frames->capacity * 2, table_size = frames->table_size * 2;
-	struct frame *entries = realloc(frames->entries, capacity * sizeof(*entries));
-	uint32_t *table;
-
-	if (!entries)
-		return false;
-	frames->entries = entries;
-	table = calloc(table_size, sizeof(*table));
-	if (!table)
-		return false;
-	frames->capacity = capacity;
-	free(frames->table);
-	frames->table = table;
-	frames->table_size = table_size;
-	for (size_t i = 0; i < frames->count; i++)
-		*find_slot(frames, &entries[i]) = (uint32_t)i + 1;
-	return true;
-}
-
 uint32_t frames_intern(struct frames *frames, const struct frame *frame)
 {
 	size_t file_size = frame->file ? strlen(frame->file) + 1 : 0;
-	struct frame *added;
-	uint32_t *slot;
+	const struct frame *known;
+	struct frame added = *frame;
+	uint32_t number = 0;
 	char *name;
 
 	if (frames->failed)
 		return 0;
-	slot = find_slot(frames, frame);
-	if (*slot)
-		return *slot - 1;
+	known = hash_table_find(&frames->table, frame);
+	if (known)
+		return (uint32_t)(known - frames->entries);
 	name = malloc((size_t)frame->name_bytes + 1 + file_size);
-	if (!name || frames->count >= UINT32_MAX - 1 ||
-	    (frames->count == frames->capacity && !grow(frames))) {
+	if (name) {
+		memcpy(name, frame->name, frame->name_bytes);
+		name[frame->name_bytes] = 0;
+		added.name = name;
+		if (file_size)
+			added.file = memcpy(name + frame->name_bytes + 1, frame->file, file_size);
+	}
+	if (!name || !hash_table_add(&frames->table, &added, &number)) {
 		free(name);
 		frames->failed = true;
-		return 0;
 	}
-	slot = find_slot(frames, frame);
-	memcpy(name, frame->name, frame->name_bytes);
-	name[frame->name_bytes] = 0;
-	added = &frames->entries[frames->count++];
-	*added = *frame;
-	added->name = name;
-	if (file_size)
-		added->file = memcpy(name + frame->name_bytes + 1, frame->file, file_size);
-	*slot = (uint32_t)frames->count;
-	return *slot - 1;
+	return number;
 }
 
 static uint32_t intern_text(struct frames *frames, enum frame_kind kind, uint64_t id,

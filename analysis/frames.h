@@ -9,6 +9,7 @@
 #ifndef ANALYSIS_FRAMES_H
 #define ANALYSIS_FRAMES_H
 
+#include "base/hash_table.h"
 #include "analysis/source_lines.h"
 
 enum frame_kind {
@@ -44,11 +45,7 @@ struct frame {
 #define FRAME_INLINED " (inlined)"
 
 struct frames {
-	struct frame *entries;
-	size_t count;
-	size_t capacity;
-	uint32_t *table; /* hashed: numbers of entries, plus one */
-	size_t table_size;
+	HASH_TABLE(struct frame, entries);
 	bool failed; /* for lack of memory: what was given since then is 0 */
 	/* What was found out for a trace: by address, and by symbol, for kernel and program. */
 	struct frames_known *known;

@@ -42,8 +42,8 @@ static void keep_visible(struct console_lines *lines)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < lines->count; i++)
-		if (console_line_clean(&lines->entries[i], text, sizeof(text)))
-			lines->entries[kept++] = lines->entries[i];
+		if (console_line_clean(&lines->items[i], text, sizeof(text)))
+			lines->items[kept++] = lines->items[i];
 	lines->count = kept;
 }
 
@@ -58,10 +58,10 @@ bool page_marks_read(const struct trace *trace, const struct filter *filter, siz
 		return false;
 	keep_visible(&lines);
 	all = lines.count;
-	count = all > most ? thin_out(lines.entries, all, most) : all;
+	count = all > most ? thin_out(lines.items, all, most) : all;
 	entries = calloc(count + 1, sizeof(*entries));
 	for (size_t i = 0; entries && i < count; i++) {
-		const struct console_line *line = &lines.entries[i];
+		const struct console_line *line = &lines.items[i];
 		char text[PAGE_MARK_TEXT_MAX];
 		size_t size = console_line_clean(line, text, sizeof(text));
 		struct frame frame = {

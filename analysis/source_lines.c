@@ -1,6 +1,8 @@
 #include "analysis/source_lines.h"
 
 #include "base/cleanup.h"
+#include "base/hash_table.h"
+#include "base/vector.h"
 #include "analysis/debug_file.h"
 
 #include <fcntl.h>
@@ -24,9 +26,9 @@ struct file {
 /* Places of one address. */
 struct known {
 	uint64_t address; /* in the file */
-	uint32_t file;
-	uint32_t count; /* of places, plus one; 0: an empty place of the table */
+	uint64_t file;
 	size_t first;
+	size_t count;
 };
 
 struct text {
@@ -44,15 +46,10 @@ struct source_lines {
 	struct source_counts counts;
 
 	struct file kernel;
-	struct file *files; /* by number */
-	size_t file_count;
+	VECTOR(struct file) files; /* by number */
 
-	struct known *table;
-	size_t table_size; /* a power of two */
-	size_t known_count;
-	struct source_frame *places;
-	size_t place_count;
-	size_t place_capacity;
+	struct hash_table known; /* struct known */
+	VECTOR(struct source_frame) places;
 
 	struct text texts[TEXTS_MAX];
 	unsigned text_count;
@@ -68,6 +65,7 @@ gp_status_t source_lines_create(const struct source_options *options, const stru
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for source lines");
 	self->options = *options;
 	self->trace = trace;
+	hash_table_init(&self->known, offsetof(struct known, first), sizeof(struct known));
 	status = debug_library_open(&self->library, error);
 	if (status) {
 		free(self);
@@ -90,8 +88,8 @@ void source_lines_destroy(struct source_lines *self)
 {
 	if (!self)
 		return;
-	for (size_t i = 0; i < self->file_count; i++)
-		debug_file_close(self->files[i].debug);
+	for (size_t i = 0; i < self->files.count; i++)
+		debug_file_close(self->files.items[i].debug);
 	debug_file_close(self->kernel.debug);
 	debug_library_close(self->library);
 	for (unsigned i = 0; i < self->text_count; i++) {
@@ -100,9 +98,9 @@ void source_lines_destroy(struct source_lines *self)
 		if (self->texts[i].bytes)
 			munmap((void *)(uintptr_t)self->texts[i].bytes, self->texts[i].size);
 	}
-	free(self->files);
-	free(self->table);
-	free(self->places);
+	free(self->files.items);
+	hash_table_deinit(&self->known);
+	free(self->places.items);
 	free(self);
 }
 
@@ -260,17 +258,9 @@ static struct file *module_file(struct source_lines *self, const struct trace_mo
 	struct file *file;
 	size_t count = 0;
 
-	if (module->file >= self->file_count) {
-		size_t larger = (size_t)module->file * 2 + 16;
-		struct file *files = realloc(self->files, larger * sizeof(*files));
-
-		if (!files)
-			return NULL;
-		memset(files + self->file_count, 0, (larger - self->file_count) * sizeof(*files));
-		self->files = files;
-		self->file_count = larger;
-	}
-	file = &self->files[module->file];
+	if (!vector_extend(&self->files, (size_t)module->file + 1))
+		return NULL;
+	file = &self->files.items[module->file];
 	if (file->tried)
 		return file;
 	file->tried = true;
@@ -291,61 +281,6 @@ static struct file *module_file(struct source_lines *self, const struct trace_mo
 }
 
 /* Looking up. */
-
-static struct known *find_slot(const struct source_lines *self, uint32_t file, uint64_t address)
-{
-	/* Fibonacci hashing: 2^64 / golden ratio. */
-	uint64_t hash = (address ^ (uint64_t)file << 40) * UINT64_C(0x9e3779b97f4a7c15);
-	size_t at = (hash >> 20) & (self->table_size - 1);
-
-	while (self->table[at].count &&
-	       (self->table[at].address != address || self->table[at].file != file))
-		at = (at + 1) & (self->table_size - 1);
-	return &self->table[at];
-}
-
-static bool grow(struct source_lines *self)
-{
-	struct known *old = self->table;
-	size_t old_size = self->table_size;
-
-	self->table_size = old_size ? old_size * 2 : 4096;
-	self->table = calloc(self->table_size, sizeof(*self->table));
-	if (!self->table) {
-		self->table = old;
-		self->table_size = old_size;
-		return false;
-	}
-	for (size_t i = 0; i < old_size; i++)
-		if (old[i].count)
-			*find_slot(self, old[i].file, old[i].address) = old[i];
-	free(old);
-	return true;
-}
-
-static void remember(struct source_lines *self, uint32_t file, uint64_t address,
-		     const struct source_frame *places, size_t count)
-{
-	struct known known = {.address = address, .file = file, .count = (uint32_t)count + 1};
-
-	if (self->known_count * 2 >= self->table_size && !grow(self))
-		return;
-	if (self->place_capacity - self->place_count < count) {
-		size_t larger = self->place_capacity * 2 + 1024;
-		struct source_frame *frames = realloc(self->places, larger * sizeof(*frames));
-
-		if (!frames)
-			return;
-		self->places = frames;
-		self->place_capacity = larger;
-	}
-	known.first = self->place_count;
-	if (count)
-		memcpy(self->places + self->place_count, places, count * sizeof(*places));
-	self->place_count += count;
-	*find_slot(self, file, address) = known;
-	self->known_count++;
-}
 
 /* The address in a kernel module's file of one in the guest: "ext4_iget [ext4]" is ext4_iget there.
  */
@@ -370,24 +305,27 @@ static bool find_in_module(const struct debug_file *file, const struct trace_sym
 static size_t find(struct source_lines *self, struct file *file, uint32_t number, uint64_t address,
 		   const struct trace_symbol *function, struct source_frame out[SOURCE_FRAMES_MAX])
 {
-	const struct known *known;
+	struct known known = {.address = address, .file = number}, *found;
 	uint64_t in_file = address;
-	size_t count;
+	uint32_t added;
 
 	if (!file || !file->debug)
 		return 0;
-	known = self->table_size ? find_slot(self, number, address) : NULL;
-	if (known && known->count) {
-		count = known->count - 1;
-		if (count)
-			memcpy(out, self->places + known->first, count * sizeof(*out));
-		return count;
+	found = hash_table_find(&self->known, &known);
+	if (found) {
+		if (found->count)
+			memcpy(out, self->places.items + found->first, found->count * sizeof(*out));
+		return found->count;
 	}
-	count = !function || find_in_module(file->debug, function, address, &in_file)
-			? debug_file_find(file->debug, in_file, out)
-			: 0;
-	remember(self, number, address, out, count);
-	return count;
+	known.first = self->places.count;
+	known.count = !function || find_in_module(file->debug, function, address, &in_file)
+			      ? debug_file_find(file->debug, in_file, out)
+			      : 0;
+	/* Without memory it is looked up again. */
+	if (vector_append(&self->places, out, known.count) &&
+	    hash_table_add(&self->known, &known, &added))
+		((struct known *)self->known.entries)[added] = known;
+	return known.count;
 }
 
 size_t source_lines_find(struct source_lines *self, const struct trace_program *program,

@@ -37,6 +37,17 @@ struct hash_table {
 	size_t slot_count; /* a power of two, or 0 */
 };
 
+/* A table whose entries are called `name` and have a type; a member of a structure, itself without
+ * a name. */
+#define HASH_TABLE(type, name)           \
+	union {                          \
+		struct hash_table table; \
+		struct {                 \
+			type *name;      \
+			size_t count;    \
+		};                       \
+	}
+
 /* `key_bytes` is at most `entry_bytes`. Allocates nothing. */
 void hash_table_init(struct hash_table *table, size_t key_bytes, size_t entry_bytes);
 

@@ -88,6 +88,21 @@ void *vector_grow(void *items, size_t count, size_t *capacity, size_t more, size
 		append_done_;                                                         \
 	})
 
+/* Makes the vector at least so long; new items are zero. False: no memory. */
+#define vector_extend(vector, least)                                                               \
+	({                                                                                         \
+		__auto_type extend_vector_ = (vector);                                             \
+		size_t extend_count_ = extend_vector_->count, extend_least_ = (least);             \
+		bool extend_done_ = extend_least_ <= extend_count_ ||                              \
+				    vector_reserve(extend_vector_, extend_least_ - extend_count_); \
+		if (extend_done_ && extend_least_ > extend_count_) {                               \
+			memset(extend_vector_->items + extend_count_, 0,                           \
+			       (extend_least_ - extend_count_) * sizeof(*extend_vector_->items));  \
+			extend_vector_->count = extend_least_;                                     \
+		}                                                                                  \
+		extend_done_;                                                                      \
+	})
+
 /* Sorts by a comparison as qsort() takes it. */
 #define vector_sort(vector, compare)                                    \
 	do {                                                            \

@@ -48,10 +48,10 @@ static gp_status_t give_lines(struct export *export, const struct console_lines 
 {
 	gp_status_t status = GP_OK;
 
-	for (; !status && *next < lines->count && lines->entries[*next].time_ns < before_ns;
+	for (; !status && *next < lines->count && lines->items[*next].time_ns < before_ns;
 	     ++*next) {
 		export->console_lines++;
-		status = export->format->line(export, &lines->entries[*next], error);
+		status = export->format->line(export, &lines->items[*next], error);
 	}
 	return status;
 }

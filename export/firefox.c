@@ -98,8 +98,8 @@ static void collect(struct tables *tables, const struct call_tree *tree,
 		    const struct series *series, uint32_t mark)
 {
 	tables->node_count = tables->frame_count = tables->function_count = 0;
-	for (size_t i = 0; i < series->count; i++)
-		for (uint32_t node = series->samples[i].node;
+	for (size_t i = 0; i < series->samples.count; i++)
+		for (uint32_t node = series->samples.items[i].node;
 		     node && tables->node_mark[node] != mark; node = tree->nodes[node].parent) {
 			tables->node_mark[node] = mark;
 			tables->nodes[tables->node_count++] = node;
@@ -251,24 +251,24 @@ static void print_stack_table(FILE *to, const struct tables *tables, const struc
 static void print_samples(FILE *to, const struct tables *tables, const struct series *series,
 			  uint64_t first_ns, uint64_t period_ns)
 {
-	fprintf(to, ",\"samples\":{\"length\":%zu,\"stack\":[", series->count);
-	for (size_t i = 0; i < series->count; i++)
-		fprintf(to, "%s%u", i ? "," : "", tables->of_node[series->samples[i].node]);
+	fprintf(to, ",\"samples\":{\"length\":%zu,\"stack\":[", series->samples.count);
+	for (size_t i = 0; i < series->samples.count; i++)
+		fprintf(to, "%s%u", i ? "," : "", tables->of_node[series->samples.items[i].node]);
 	fputs("],\"time\":[", to);
-	for (size_t i = 0; i < series->count; i++) {
-		uint64_t since_ns = series->samples[i].time_ns - first_ns;
+	for (size_t i = 0; i < series->samples.count; i++) {
+		uint64_t since_ns = series->samples.items[i].time_ns - first_ns;
 
 		fprintf(to, "%s%llu.%06llu", i ? "," : "", (unsigned long long)(since_ns / 1000000),
 			(unsigned long long)(since_ns % 1000000));
 	}
 	fputs("],\"weight\":[", to);
-	for (size_t i = 0; i < series->count; i++)
-		fprintf(to, "%s%u", i ? "," : "", series->samples[i].ticks);
+	for (size_t i = 0; i < series->samples.count; i++)
+		fprintf(to, "%s%u", i ? "," : "", series->samples.items[i].ticks);
 	/* So that it is known how much each thread ran. */
 	fputs("],\"threadCPUDelta\":[", to);
-	for (size_t i = 0; i < series->count; i++)
+	for (size_t i = 0; i < series->samples.count; i++)
 		fprintf(to, "%s%llu", i ? "," : "",
-			(unsigned long long)(series->samples[i].ticks * period_ns));
+			(unsigned long long)(series->samples.items[i].ticks * period_ns));
 	fputs("],\"weightType\":\"samples\"}", to);
 }
 

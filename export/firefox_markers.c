@@ -32,7 +32,7 @@ struct markers *markers_of(struct export *export)
 void markers_destroy(struct markers *markers)
 {
 	if (markers)
-		free(markers->entries);
+		free(markers->entries.items);
 	free(markers);
 }
 
@@ -40,17 +40,7 @@ static void add_marker(struct export *export, const struct marker *marker)
 {
 	struct markers *markers = markers_of(export);
 
-	if (markers->count == markers->capacity) {
-		size_t capacity = markers->capacity ? markers->capacity * 2 : 256;
-		struct marker *entries = realloc(markers->entries, capacity * sizeof(*entries));
-
-		markers->failed |= !entries;
-		if (!entries)
-			return;
-		markers->entries = entries;
-		markers->capacity = capacity;
-	}
-	markers->entries[markers->count++] = *marker;
+	markers->failed |= !vector_add(&markers->entries, *marker);
 }
 
 void markers_put_piece(struct export *export, const struct lane_piece *piece)
@@ -107,9 +97,9 @@ void markers_print_names(FILE *to, const struct markers *markers)
 	uint32_t count = 2;
 	char name[32];
 
-	for (size_t i = 0; i < markers->count; i++)
-		if (marker_name(&markers->entries[i]) >= count)
-			count = marker_name(&markers->entries[i]) + 1;
+	for (size_t i = 0; i < markers->entries.count; i++)
+		if (marker_name(&markers->entries.items[i]) >= count)
+			count = marker_name(&markers->entries.items[i]) + 1;
 	fputs(",\"stringArray\":[\"console\"", to);
 	for (uint32_t i = 1; i < count; i++) {
 		lanes_name(i == 1 ? LANES_NO_VCPU : i - 2, name, sizeof(name));
@@ -120,17 +110,17 @@ void markers_print_names(FILE *to, const struct markers *markers)
 
 void markers_print_table(FILE *to, const struct markers *markers, uint64_t first_ns)
 {
-	size_t count = markers->count;
+	size_t count = markers->entries.count;
 
 	fprintf(to, ",\"markers\":{\"length\":%zu,\"data\":[", count);
 	for (size_t i = 0; i < count; i++) {
 		if (i)
 			putc(',', to);
-		print_marker_data(to, &markers->entries[i]);
+		print_marker_data(to, &markers->entries.items[i]);
 	}
 	fputs("],\"startTime\":[", to);
 	for (size_t i = 0; i < count; i++) {
-		const struct marker *marker = &markers->entries[i];
+		const struct marker *marker = &markers->entries.items[i];
 
 		if (i)
 			putc(',', to);
@@ -139,7 +129,7 @@ void markers_print_table(FILE *to, const struct markers *markers, uint64_t first
 	}
 	fputs("],\"endTime\":[", to);
 	for (size_t i = 0; i < count; i++) {
-		const struct marker *marker = &markers->entries[i];
+		const struct marker *marker = &markers->entries.items[i];
 
 		if (i)
 			putc(',', to);
@@ -150,11 +140,11 @@ void markers_print_table(FILE *to, const struct markers *markers, uint64_t first
 	}
 	fputs("],\"name\":[", to);
 	for (size_t i = 0; i < count; i++)
-		fprintf(to, "%s%u", i ? "," : "", marker_name(&markers->entries[i]));
+		fprintf(to, "%s%u", i ? "," : "", marker_name(&markers->entries.items[i]));
 	fputs("],\"phase\":[", to);
 	for (size_t i = 0; i < count; i++)
 		fprintf(to, "%s%d", i ? "," : "",
-			markers->entries[i].is_line ? PHASE_INSTANT : PHASE_INTERVAL);
+			markers->entries.items[i].is_line ? PHASE_INSTANT : PHASE_INTERVAL);
 	putc(']', to);
 	fputs(",\"category\":[", to);
 	for (size_t i = 0; i < count; i++)

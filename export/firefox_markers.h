@@ -10,9 +10,7 @@
 /* Indices into `categories`, which give the colours. */
 enum { CATEGORY_KERNEL, CATEGORY_USER, CATEGORY_BOOT, CATEGORY_OTHER };
 struct markers {
-	struct marker *entries;
-	size_t count;
-	size_t capacity;
+	VECTOR(struct marker) entries;
 	bool failed; /* no memory */
 	struct lanes lanes;
 };

@@ -29,21 +29,19 @@ static void print_frame(FILE *to, const struct frame *frame)
 static gp_status_t end(struct export *export, struct error *error)
 {
 	const struct call_tree *tree = export->state;
-	uint32_t way[CALL_TREE_DEPTH_MAX];
+	uint32_t path[CALL_TREE_DEPTH_MAX];
 
 	if (tree->failed)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the call tree");
 	for (size_t node = 1; node < tree->count; node++) {
-		size_t depth = 0;
+		size_t depth;
 
 		if (!tree->nodes[node].self)
 			continue;
-		for (uint32_t at = (uint32_t)node; at && depth < CALL_TREE_DEPTH_MAX;
-		     at = tree->nodes[at].parent)
-			way[depth++] = tree->nodes[at].frame;
-		while (depth > 0) {
-			print_frame(export->to, &export->frames->entries[way[--depth]]);
-			putc(depth ? ';' : ' ', export->to);
+		depth = call_tree_path(tree, (uint32_t)node, path);
+		for (size_t i = 0; i < depth; i++) {
+			print_frame(export->to, &export->frames->entries[path[i]]);
+			putc(i + 1 < depth ? ';' : ' ', export->to);
 		}
 		fprintf(export->to, "%llu\n", (unsigned long long)tree->nodes[node].self);
 	}

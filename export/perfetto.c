@@ -102,10 +102,11 @@ enum { TRACK_CONSOLE = 0x67700001, TRACK_VCPUS, TRACK_NO_VCPU, TRACK_FIRST_VCPU 
 
 struct perfetto {
 	struct call_tree tree; /* a node's number is its stack's */
-	uint8_t *given_nodes;
-	size_t given_node_count;
-	uint8_t *given_frames;
-	size_t given_frame_count;
+	struct given {
+		uint8_t *items; /* by number: whether it is in the file */
+		size_t count;
+		size_t capacity;
+	} given_nodes, given_frames;
 	struct export_names processes;
 	struct export_names threads;
 	struct protobuf interned, inner, packet, outer;
@@ -123,8 +124,7 @@ static void put_packet(struct export *export)
 	protobuf_clear(&perfetto->outer);
 	protobuf_add_message(&perfetto->outer, TRACE_PACKET, &perfetto->packet);
 	perfetto->failed |= perfetto->outer.failed;
-	if (!perfetto->outer.failed)
-		fwrite(perfetto->outer.bytes, 1, perfetto->outer.size, export->to);
+	protobuf_write(&perfetto->outer, export->to);
 	protobuf_clear(&perfetto->packet);
 }
 
@@ -145,7 +145,7 @@ static void put_interned(struct export *export, uint64_t flags)
 {
 	struct perfetto *perfetto = export->state;
 
-	if (!perfetto->interned.size)
+	if (!perfetto->interned.bytes.count)
 		return;
 	protobuf_add_number(&perfetto->packet, PACKET_SEQUENCE, SEQUENCE);
 	protobuf_add_number(&perfetto->packet, PACKET_FLAGS, flags);
@@ -203,7 +203,7 @@ static void put_system(struct export *export)
 		add_inner(perfetto, &system, SYSTEM_NAMES);
 	}
 	protobuf_add_number(&system, SYSTEM_CPUS, info->vcpus);
-	if (system.size) {
+	if (system.bytes.count) {
 		protobuf_add_message(&perfetto->packet, PACKET_SYSTEM, &system);
 		put_packet(export);
 	}
@@ -250,24 +250,16 @@ static gp_status_t begin(struct export *export, struct error *error)
 	return GP_OK;
 }
 
-/* True when number `index` is asked for the first time. */
-static bool is_first(struct perfetto *perfetto, uint8_t **given, size_t *count, size_t index,
-		     size_t capacity)
+/* True when number `index` of `count` is asked for the first time. */
+static bool is_first(struct perfetto *perfetto, struct given *given, size_t index, size_t count)
 {
-	if (index >= *count) {
-		uint8_t *more = realloc(*given, capacity);
-
-		if (!more) {
-			perfetto->failed = true;
-			return false;
-		}
-		memset(more + *count, 0, capacity - *count);
-		*given = more;
-		*count = capacity;
-	}
-	if ((*given)[index])
+	if (!vector_extend(given, count)) {
+		perfetto->failed = true;
 		return false;
-	(*given)[index] = true;
+	}
+	if (given->items[index])
+		return false;
+	given->items[index] = true;
 	return true;
 }
 
@@ -278,8 +270,7 @@ static void intern_frame(struct export *export, uint32_t number)
 	size_t size = 4 * (size_t)frame->name_bytes + 1;
 	char *name;
 
-	if (!is_first(perfetto, &perfetto->given_frames, &perfetto->given_frame_count, number,
-		      export->frames->capacity))
+	if (!is_first(perfetto, &perfetto->given_frames, number, export->frames->count))
 		return;
 	name = malloc(size);
 	if (!name) {
@@ -310,8 +301,7 @@ static uint32_t intern_stack(struct export *export, const struct fxt_sample *sam
 	size_t depth = export_path(export, sample, path);
 	uint32_t node = call_tree_add(&perfetto->tree, path, depth, 1);
 
-	if (!node || !is_first(perfetto, &perfetto->given_nodes, &perfetto->given_node_count, node,
-			       perfetto->tree.capacity))
+	if (!node || !is_first(perfetto, &perfetto->given_nodes, node, perfetto->tree.count))
 		return node;
 	for (size_t i = 0; i < depth; i++)
 		intern_frame(export, path[i]);
@@ -345,7 +335,7 @@ static void put_names(struct export *export, const struct export_task *task, uin
 				   strlen(task->thread_name));
 		add_inner(perfetto, &tree, TREE_THREADS);
 	}
-	if (tree.size) {
+	if (tree.bytes.count) {
 		protobuf_add_number(&perfetto->packet, PACKET_TIMESTAMP, time_ns);
 		protobuf_add_message(&perfetto->packet, PACKET_PROCESS_TREE, &tree);
 		put_packet(export);
@@ -518,8 +508,8 @@ static void release(struct export *export)
 	if (!perfetto)
 		return;
 	call_tree_deinit(&perfetto->tree);
-	free(perfetto->given_nodes);
-	free(perfetto->given_frames);
+	free(perfetto->given_nodes.items);
+	free(perfetto->given_frames.items);
 	protobuf_deinit(&perfetto->interned);
 	protobuf_deinit(&perfetto->inner);
 	protobuf_deinit(&perfetto->packet);

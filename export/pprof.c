@@ -98,7 +98,7 @@ static void write_field(struct writer *writer, unsigned field, struct protobuf *
 
 	protobuf_add_message(&outer, field, message);
 	writer->failed |= outer.failed;
-	fwrite(outer.bytes, 1, outer.failed ? 0 : outer.size, writer->to);
+	protobuf_write(&outer, writer->to);
 	protobuf_deinit(&outer);
 	protobuf_clear(message);
 }
@@ -163,22 +163,19 @@ static void build_sample(struct protobuf *message, struct writer *writer, uint32
 	const struct call_tree *tree = export->state;
 	struct protobuf packed = {0};
 	uint64_t ticks = tree->nodes[node].self;
-	uint32_t way[CALL_TREE_DEPTH_MAX];
-	size_t at = CALL_TREE_DEPTH_MAX;
+	uint32_t path[CALL_TREE_DEPTH_MAX];
+	size_t depth = call_tree_path(tree, node, path);
 
-	/* Outermost first; the two in front are the owners. */
-	for (; node && at > 0; node = tree->nodes[node].parent)
-		way[--at] = tree->nodes[node].frame;
-	add_locations(writer, way + at + OWNER_FRAMES, CALL_TREE_DEPTH_MAX - at - OWNER_FRAMES,
-		      &packed);
+	/* The two in front are the owners. */
+	add_locations(writer, path + OWNER_FRAMES, depth - OWNER_FRAMES, &packed);
 	protobuf_add_message(message, SAMPLE_LOCATIONS, &packed);
 	protobuf_clear(&packed);
 	protobuf_add_element(&packed, ticks);
 	protobuf_add_element(&packed, ticks * export_period_ns(export));
 	protobuf_add_message(message, SAMPLE_VALUES, &packed);
 	protobuf_deinit(&packed);
-	add_owner(message, export, way[at]);
-	add_owner(message, export, way[at + 1]);
+	add_owner(message, export, path[0]);
+	add_owner(message, export, path[1]);
 }
 
 static void write_mappings(struct writer *writer, struct protobuf *message)
@@ -250,7 +247,7 @@ static void write_string(struct writer *writer, const char *text)
 
 	protobuf_add_bytes(&outer, PROFILE_STRING, text, strlen(text));
 	writer->failed |= outer.failed;
-	fwrite(outer.bytes, 1, outer.failed ? 0 : outer.size, writer->to);
+	protobuf_write(&outer, writer->to);
 	protobuf_deinit(&outer);
 }
 
@@ -328,7 +325,7 @@ static void write_profile(struct writer *writer)
 		protobuf_add_number(&message, PROFILE_COMMENT, STRING_LOST);
 	protobuf_add_number(&message, PROFILE_DEFAULT_SAMPLE_TYPE, STRING_TIME);
 	writer->failed |= message.failed || inner.failed || writer->locations.failed;
-	fwrite(message.bytes, 1, message.failed ? 0 : message.size, writer->to);
+	protobuf_write(&message, writer->to);
 	protobuf_deinit(&message);
 	protobuf_deinit(&inner);
 }

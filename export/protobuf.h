@@ -6,15 +6,12 @@
 #ifndef EXPORT_PROTOBUF_H
 #define EXPORT_PROTOBUF_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/vector.h"
+
 #include <stdio.h>
 
 struct protobuf {
-	uint8_t *bytes;
-	size_t size;
-	size_t capacity;
+	VECTOR(uint8_t) bytes;
 	bool failed;
 };
 
@@ -29,6 +26,9 @@ void protobuf_add_number(struct protobuf *message, unsigned field, uint64_t valu
 /* A field of string, bytes or message type. */
 void protobuf_add_bytes(struct protobuf *message, unsigned field, const void *bytes, size_t size);
 void protobuf_add_message(struct protobuf *message, unsigned field, const struct protobuf *inner);
+
+/* Writes what is in the message. Nothing after a failure. */
+void protobuf_write(const struct protobuf *message, FILE *to);
 
 /* A bare varint: an element of a packed field, which is added as a message. */
 void protobuf_add_element(struct protobuf *message, uint64_t value);

@@ -15,20 +15,14 @@ struct series_sample {
 
 struct series {
 	struct export_task task; /* the names it had last */
-	struct series_sample *samples;
-	size_t count;
-	size_t capacity;
+	VECTOR(struct series_sample) samples;
 	uint64_t ticks;
 };
 
 struct series_set {
-	struct call_tree tree; /* of functions only */
-	struct series *list;
-	size_t count;
-	size_t capacity;
-	uint32_t *table; /* hashed by process and thread: numbers of series, plus one */
-	size_t table_size;
-	void *more; /* of the format, which frees it before series_release() */
+	struct call_tree tree;           /* of functions only */
+	HASH_TABLE(struct series, list); /* by process and thread */
+	void *more;                      /* of the format, which frees it before series_release() */
 };
 
 /* The functions of a format that keeps its series in export->state. */

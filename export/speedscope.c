@@ -22,17 +22,12 @@ static void print_name(FILE *to, const struct export *export, const struct serie
 
 static void print_stack(FILE *to, const struct call_tree *tree, uint32_t node)
 {
-	uint32_t way[CALL_TREE_DEPTH_MAX];
-	size_t depth = 0;
+	uint32_t path[CALL_TREE_DEPTH_MAX];
+	size_t depth = call_tree_path(tree, node, path);
 
-	for (; node && depth < CALL_TREE_DEPTH_MAX; node = tree->nodes[node].parent)
-		way[depth++] = tree->nodes[node].frame;
 	putc('[', to);
-	while (depth > 0) {
-		fprintf(to, "%u", way[--depth]);
-		if (depth)
-			putc(',', to);
-	}
+	for (size_t i = 0; i < depth; i++)
+		fprintf(to, "%s%u", i ? "," : "", path[i]);
 	putc(']', to);
 }
 
@@ -46,15 +41,15 @@ static void print_profile(struct export *export, const struct series *series)
 	print_name(to, export, series);
 	fprintf(to, ",\"unit\":\"nanoseconds\",\"startValue\":0,\"endValue\":%llu,\"samples\":[",
 		(unsigned long long)(series->ticks * period_ns));
-	for (size_t i = 0; i < series->count; i++) {
+	for (size_t i = 0; i < series->samples.count; i++) {
 		if (i)
 			putc(',', to);
-		print_stack(to, &set->tree, series->samples[i].node);
+		print_stack(to, &set->tree, series->samples.items[i].node);
 	}
 	fputs("],\"weights\":[", to);
-	for (size_t i = 0; i < series->count; i++)
+	for (size_t i = 0; i < series->samples.count; i++)
 		fprintf(to, "%s%llu", i ? "," : "",
-			(unsigned long long)(series->samples[i].ticks * period_ns));
+			(unsigned long long)(series->samples.items[i].ticks * period_ns));
 	fputs("]}", to);
 }
 

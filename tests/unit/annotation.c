@@ -63,7 +63,7 @@ static void finish(void)
 static void check_line(size_t index, uint64_t offset, const char *mnemonic, const char *operands,
 		       uint64_t ticks)
 {
-	const struct annotation_line *line = &listing.lines[index];
+	const struct annotation_line *line = &listing.items[index];
 
 	cr_assert_lt(index, listing.count);
 	cr_assert_eq(line->instruction.address, KERNEL + offset);
@@ -91,17 +91,17 @@ Test(annotation, samples_are_at_their_instructions)
 	check_line(3, 9, "jmp", "0xffffffff81000001", 2);
 	check_line(4, 11, "retq", "", 0);
 	/* Where calls and jumps go. */
-	cr_assert(listing.lines[2].instruction.is_call);
-	cr_assert_eq(listing.lines[2].instruction.target, KERNEL + CALLED);
-	cr_assert_eq(listing.lines[2].target->name_bytes, 6);
-	cr_assert_eq(memcmp(listing.lines[2].target->name, "helper", 6), 0);
-	cr_assert_eq(listing.lines[2].target_offset, 0);
-	cr_assert(listing.lines[3].instruction.is_jump && !listing.lines[3].instruction.is_call);
-	cr_assert_eq(listing.lines[3].target, annotation.functions[0].symbol);
-	cr_assert_eq(listing.lines[3].target_offset, 1);
-	cr_assert_null(listing.lines[1].target);
+	cr_assert(listing.items[2].instruction.is_call);
+	cr_assert_eq(listing.items[2].instruction.target, KERNEL + CALLED);
+	cr_assert_eq(listing.items[2].target->name_bytes, 6);
+	cr_assert_eq(memcmp(listing.items[2].target->name, "helper", 6), 0);
+	cr_assert_eq(listing.items[2].target_offset, 0);
+	cr_assert(listing.items[3].instruction.is_jump && !listing.items[3].instruction.is_call);
+	cr_assert_eq(listing.items[3].target, annotation.functions[0].symbol);
+	cr_assert_eq(listing.items[3].target_offset, 1);
+	cr_assert_null(listing.items[1].target);
 	cr_assert_eq(listing.missing, 0);
-	cr_assert_arr_eq(listing.lines[1].bytes, code + 1, 3);
+	cr_assert_arr_eq(listing.items[1].bytes, code + 1, 3);
 	finish();
 }
 
@@ -170,9 +170,9 @@ Test(annotation, missing_code_is_a_gap_with_its_samples)
 	read_all(NULL);
 	list(0, DISASSEMBLER_ATT);
 	cr_assert_eq(listing.count, 4);
-	cr_assert(listing.lines[2].is_gap);
-	cr_assert_eq(listing.lines[2].instruction.size, 7);
-	cr_assert_eq(listing.lines[2].ticks, 2);
+	cr_assert(listing.items[2].is_gap);
+	cr_assert_eq(listing.items[2].instruction.size, 7);
+	cr_assert_eq(listing.items[2].ticks, 2);
 	cr_assert_eq(listing.missing, 7);
 	check_line(3, 11, "retq", "", 1);
 	finish();
@@ -208,9 +208,9 @@ Test(annotation, code_that_was_patched_says_so)
 	list(0, DISASSEMBLER_ATT);
 	cr_assert(listing.changed);
 	cr_assert_eq(listing.read_at_ns, 20);
-	cr_assert_str_eq(listing.lines[2].instruction.mnemonic, "nopl");
-	cr_assert_eq(listing.lines[2].ticks, 2);
-	cr_assert(listing.lines[2].is_moved);
+	cr_assert_str_eq(listing.items[2].instruction.mnemonic, "nopl");
+	cr_assert_eq(listing.items[2].ticks, 2);
+	cr_assert(listing.items[2].is_moved);
 	finish();
 }
 
@@ -225,7 +225,7 @@ Test(annotation, bytes_that_are_no_instruction_are_shown_as_bytes)
 	read_all(NULL);
 	list(0, DISASSEMBLER_ATT);
 	check_line(0, 0, ".byte", "0x06", 1);
-	cr_assert(listing.lines[0].instruction.is_bad);
+	cr_assert(listing.items[0].instruction.is_bad);
 	check_line(1, 1, "nop", "", 0);
 	finish();
 }
@@ -249,7 +249,7 @@ Test(annotation, code_of_32_bits_is_read_as_such)
 	cr_assert_eq(annotation.functions[0].bits, 32);
 	list(0, DISASSEMBLER_ATT);
 	cr_assert_eq(listing.count, 2);
-	cr_assert_str_eq(listing.lines[0].instruction.mnemonic, "incl");
+	cr_assert_str_eq(listing.items[0].instruction.mnemonic, "incl");
 	finish();
 }
 
@@ -291,19 +291,19 @@ Test(annotation, a_region_is_listed_in_pieces_from_its_samples_on)
 	cr_assert_eq(annotation.nameless, 0);
 	list(0, DISASSEMBLER_ATT);
 	cr_assert_eq(listing.count, 8);
-	cr_assert_eq(listing.lines[0].instruction.address, region + 1);
-	cr_assert_str_eq(listing.lines[0].instruction.mnemonic, "movq");
-	cr_assert(listing.lines[0].begins_piece);
-	cr_assert_eq(listing.lines[0].ticks, 1);
-	cr_assert_eq(listing.lines[2].ticks, 2);
-	cr_assert_str_eq(listing.lines[3].instruction.mnemonic, "retq");
-	cr_assert(listing.lines[4].is_gap && !listing.lines[4].begins_piece);
-	cr_assert_eq(listing.lines[5].instruction.address, far);
-	cr_assert(listing.lines[5].begins_piece);
-	cr_assert_str_eq(listing.lines[6].instruction.mnemonic, "movq");
+	cr_assert_eq(listing.items[0].instruction.address, region + 1);
+	cr_assert_str_eq(listing.items[0].instruction.mnemonic, "movq");
+	cr_assert(listing.items[0].begins_piece);
+	cr_assert_eq(listing.items[0].ticks, 1);
+	cr_assert_eq(listing.items[2].ticks, 2);
+	cr_assert_str_eq(listing.items[3].instruction.mnemonic, "retq");
+	cr_assert(listing.items[4].is_gap && !listing.items[4].begins_piece);
+	cr_assert_eq(listing.items[5].instruction.address, far);
+	cr_assert(listing.items[5].begins_piece);
+	cr_assert_str_eq(listing.items[6].instruction.mnemonic, "movq");
 	/* The piece of a call is not shown as something else. */
-	cr_assert(listing.lines[7].is_gap);
-	cr_assert_eq(listing.lines[7].instruction.address, far + 6);
+	cr_assert(listing.items[7].is_gap);
+	cr_assert_eq(listing.items[7].instruction.address, far + 6);
 	finish();
 }
 
@@ -321,10 +321,10 @@ Test(annotation, each_sample_of_a_region_is_at_an_instruction)
 	read_all(NULL);
 	list(0, DISASSEMBLER_ATT);
 	for (size_t i = 0; i < listing.count; i++) {
-		cr_assert_not(listing.lines[i].is_moved);
-		cr_assert(!listing.lines[i].ticks || listing.lines[i].instruction.size == 1);
-		if (listing.lines[i].instruction.address == region + 4)
-			cr_assert_eq(listing.lines[i].ticks, 1);
+		cr_assert_not(listing.items[i].is_moved);
+		cr_assert(!listing.items[i].ticks || listing.items[i].instruction.size == 1);
+		if (listing.items[i].instruction.address == region + 4)
+			cr_assert_eq(listing.items[i].ticks, 1);
 	}
 	finish();
 }
@@ -338,7 +338,7 @@ Test(annotation, a_region_without_code_has_addresses_only)
 	read_all(NULL);
 	list(0, DISASSEMBLER_ATT);
 	cr_assert_eq(listing.count, 0);
-	cr_assert_null(listing.lines);
+	cr_assert_null(listing.items);
 	cr_assert_eq(annotation.functions[0].hit_count, 2);
 	cr_assert_eq(annotation.functions[0].start + annotation.functions[0].hits[1].offset,
 		     0x1200010);
@@ -398,8 +398,8 @@ Test(annotation, a_stripped_program_is_one_region_in_all_processes)
 	cr_assert_eq(annotation.functions[0].ticks, 2);
 	cr_assert_eq(annotation.functions[0].hit_count, 2);
 	list(0, DISASSEMBLER_ATT);
-	cr_assert_str_eq(listing.lines[0].instruction.mnemonic, "pushq");
-	cr_assert_str_eq(listing.lines[1].instruction.mnemonic, "movq");
-	cr_assert_eq(listing.lines[1].instruction.address, starts[0] + 0x21);
+	cr_assert_str_eq(listing.items[0].instruction.mnemonic, "pushq");
+	cr_assert_str_eq(listing.items[1].instruction.mnemonic, "movq");
+	cr_assert_eq(listing.items[1].instruction.address, starts[0] + 0x21);
 	finish();
 }

@@ -95,7 +95,7 @@ static void print_function(FILE *to, const struct annotation_function *function,
 		print_hits(to, function);
 	for (size_t i = 0; i < listing->count; i++) {
 		fputs(i ? ",\n      " : "\n      ", to);
-		print_line(to, &listing->lines[i]);
+		print_line(to, &listing->items[i]);
 	}
 	fputs("]}", to);
 }

@@ -151,10 +151,10 @@ static bool is_shown(const struct annotate *annotate, const struct annotation_li
 {
 	size_t first = index > CONTEXT ? index - CONTEXT : 0;
 
-	if (annotate->whole || listing->lines[index].is_gap)
+	if (annotate->whole || listing->items[index].is_gap)
 		return true;
 	for (size_t i = first; i <= index + CONTEXT && i < listing->count; i++)
-		if (listing->lines[i].ticks)
+		if (listing->items[i].ticks)
 			return true;
 	return false;
 }
@@ -220,7 +220,7 @@ static void print_lines(const struct annotate *annotate, FILE *to,
 	size_t left_out = 0;
 
 	for (size_t i = first; i < end; i++) {
-		const struct annotation_line *line = &listing->lines[i];
+		const struct annotation_line *line = &listing->items[i];
 
 		if (!is_shown(annotate, listing, i)) {
 			left_out++;
@@ -244,8 +244,8 @@ static size_t piece_end(const struct annotation_listing *listing, size_t first, 
 
 	*ticks = 0;
 	do
-		*ticks += listing->lines[end].ticks;
-	while (++end < listing->count && !listing->lines[end].begins_piece);
+		*ticks += listing->items[end].ticks;
+	while (++end < listing->count && !listing->items[end].begins_piece);
 	return end;
 }
 
