@@ -55,14 +55,27 @@ static inline void sip_word(struct sip *sip, uint64_t word)
 	sip->a ^= word;
 }
 
-uint64_t hash_bytes(const struct hash_table *table, const void *bytes, size_t size)
+static inline struct sip sip_begin(const struct hash_table *table)
 {
-	struct sip sip = {
+	return (struct sip){
 		.a = table->secret[0] ^ UINT64_C(0x736f6d6570736575),
 		.b = table->secret[1] ^ UINT64_C(0x646f72616e646f6d),
 		.c = table->secret[0] ^ UINT64_C(0x6c7967656e657261),
 		.d = table->secret[1] ^ UINT64_C(0x7465646279746573),
 	};
+}
+
+static inline uint64_t sip_end(struct sip *sip)
+{
+	sip->c ^= 0xff;
+	for (int i = 0; i < 3; i++)
+		sip_round(sip);
+	return sip->a ^ sip->b ^ sip->c ^ sip->d;
+}
+
+uint64_t hash_bytes(const struct hash_table *table, const void *bytes, size_t size)
+{
+	struct sip sip = sip_begin(table);
 	const char *at = bytes;
 	uint64_t word, last = (uint64_t)size << 56;
 	size_t left = size;
@@ -74,16 +87,23 @@ uint64_t hash_bytes(const struct hash_table *table, const void *bytes, size_t si
 	for (size_t i = 0; i < left; i++)
 		last |= (uint64_t)(uint8_t)at[i] << 8 * i;
 	sip_word(&sip, last);
-	sip.c ^= 0xff;
-	for (int i = 0; i < 3; i++)
-		sip_round(&sip);
-	return sip.a ^ sip.b ^ sip.c ^ sip.d;
+	return sip_end(&sip);
 }
 
 static uint32_t hash_of(const struct hash_table *table, const void *key)
 {
-	return (uint32_t)(table->hash ? table->hash(table, key)
-				      : hash_bytes(table, key, table->key_bytes));
+	struct sip sip;
+	uint64_t word;
+
+	if (table->hash)
+		return (uint32_t)table->hash(table, key);
+	if (table->key_bytes != sizeof(word))
+		return (uint32_t)hash_bytes(table, key, table->key_bytes);
+	/* Keys of one length need no length behind them. */
+	sip = sip_begin(table);
+	memcpy(&word, key, sizeof(word));
+	sip_word(&sip, word);
+	return (uint32_t)sip_end(&sip);
 }
 
 static void *entry_at(const struct hash_table *table, size_t number)
@@ -95,8 +115,11 @@ static bool is_key_of(const struct hash_table *table, size_t number, const void 
 {
 	const void *entry = entry_at(table, number);
 
-	return table->is_equal ? table->is_equal(entry, key)
-			       : !memcmp(entry, key, table->key_bytes);
+	if (table->is_equal)
+		return table->is_equal(entry, key);
+	/* A size that is known needs no call. */
+	return table->key_bytes == sizeof(uint64_t) ? !memcmp(entry, key, sizeof(uint64_t))
+						    : !memcmp(entry, key, table->key_bytes);
 }
 
 /* The slot that the key is in, or the free one where it belongs. Ends: one slot in four is free. */
