@@ -21,7 +21,7 @@ const struct export_format *export_find_format(const char *name)
 	return NULL;
 }
 
-static gp_status_t give(struct export *export, const struct merge_entry *entry, struct error *error)
+static void give(struct export *export, const struct merge_entry *entry)
 {
 	const struct export_format *format = export->format;
 	bool taken;
@@ -29,68 +29,57 @@ static gp_status_t give(struct export *export, const struct merge_entry *entry, 
 	if (entry->lost) {
 		if (export->filter &&
 		    !filter_takes_lost(export->filter, export->trace, entry->lost))
-			return GP_OK;
+			return;
 		export->lost += entry->lost->records;
-		return format->lost ? format->lost(export, entry->lost, error) : GP_OK;
+		if (format->lost)
+			format->lost(export, entry->lost);
+		return;
 	}
 	taken = !export->filter ||
 		filter_takes(export->filter, export->trace, export->frames, &entry->sample);
 	profile_count(&export->totals, &entry->sample, entry->ticks, taken);
 	/* A record without ticks closes others; there is nothing to show. */
-	if (!taken || !entry->ticks || (!format->takes_idle && !sample_is_running(&entry->sample)))
-		return GP_OK;
-	return format->sample(export, entry, error);
+	if (taken && entry->ticks && (format->takes_idle || sample_is_running(&entry->sample)))
+		format->sample(export, entry);
 }
 
 /* The lines of the console before that time, from `next` on. */
-static gp_status_t give_lines(struct export *export, const struct console_lines *lines,
-			      size_t *next, uint64_t before_ns, struct error *error)
+static void give_lines(struct export *export, const struct console_lines *lines, size_t *next,
+		       uint64_t before_ns)
 {
-	gp_status_t status = GP_OK;
-
-	for (; !status && *next < lines->count && lines->items[*next].time_ns < before_ns;
-	     ++*next) {
+	for (; *next < lines->count && lines->items[*next].time_ns < before_ns; ++*next) {
 		export->console_lines++;
-		status = export->format->line(export, &lines->items[*next], error);
+		export->format->line(export, &lines->items[*next]);
 	}
-	return status;
+}
+
+static bool goes_on(const struct export *export)
+{
+	/* A reader that went away or a full disk need no more. */
+	return !export->failed && !export->frames->failed && !ferror(export->to);
 }
 
 /* All entries, in order of time. */
-static gp_status_t give_all(struct export *export, struct merge *merge,
-			    const struct console_lines *lines, struct error *error)
-{
-	struct merge_entry entry;
-	gp_status_t status = GP_OK;
-	size_t next = 0;
-
-	/* A reader that went away or a full disk need no more. */
-	while (!status && !ferror(export->to) && merge_next(merge, &entry)) {
-		status = give_lines(export, lines, &next, entry.time_ns, error);
-		if (!status)
-			status = give(export, &entry, error);
-	}
-	if (!status && !ferror(export->to))
-		status = give_lines(export, lines, &next, UINT64_MAX, error);
-	return status;
-}
-
-static gp_status_t write_format(struct export *export, struct merge *merge,
-				const struct console_lines *lines, struct error *error)
+static void write_format(struct export *export, struct merge *merge,
+			 const struct console_lines *lines)
 {
 	const struct export_format *format = export->format;
-	gp_status_t status = format->begin ? format->begin(export, error) : GP_OK;
+	struct merge_entry entry;
+	size_t next = 0;
 
-	if (!status)
-		status = give_all(export, merge, lines, error);
-	if (!status && export->frames->failed)
-		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for the names of functions");
-	if (!status && format->end)
-		status = format->end(export, error);
+	if (format->begin && !format->begin(export))
+		export->failed = true;
+	while (goes_on(export) && merge_next(merge, &entry)) {
+		give_lines(export, lines, &next, entry.time_ns);
+		give(export, &entry);
+	}
+	if (goes_on(export))
+		give_lines(export, lines, &next, UINT64_MAX);
+	if (format->end && !export->failed && !export->frames->failed)
+		format->end(export);
 	if (format->release)
 		format->release(export);
 	export->state = NULL;
-	return status;
 }
 
 gp_status_t export_trace(struct export *export, struct error *error)
@@ -102,9 +91,11 @@ gp_status_t export_trace(struct export *export, struct error *error)
 	if (status)
 		return status;
 	if (export->format->line && !console_lines_read(export->trace, export->filter, &lines))
-		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for the console's lines");
+		export->failed = true;
 	else
-		status = write_format(export, &merge, &lines, error);
+		write_format(export, &merge, &lines);
+	if (export->failed || export->frames->failed)
+		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for the export");
 	console_lines_deinit(&lines);
 	merge_deinit(&merge);
 	trace_rewind(export->trace);
@@ -150,23 +141,13 @@ void export_find_task(const struct export *export, const struct fxt_sample *samp
 			 (unsigned long long)sample->vcpu);
 }
 
-gp_status_t export_begin_tree(struct export *export, struct error *error)
+bool export_begin_tree(struct export *export)
 {
 	struct call_tree *tree = calloc(1, sizeof(*tree));
-	gp_status_t status;
 
-	if (!tree)
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory");
-	status = call_tree_init(tree, error);
-	if (!status)
-		status = stacks_init(&export->stacks, export->trace, export->frames, tree, error);
-	if (status) {
-		call_tree_deinit(tree);
-		free(tree);
-		return status;
-	}
 	export->state = tree;
-	return GP_OK;
+	return tree && !call_tree_init(tree, NULL) &&
+	       !stacks_init(&export->stacks, export->trace, export->frames, tree, NULL);
 }
 
 void export_fold(struct export *export, const enum frame_owner *owners, size_t owner_count,
@@ -184,6 +165,7 @@ void export_fold(struct export *export, const enum frame_owner *owners, size_t o
 	} else if (!export->frames->failed) {
 		stacks_add(&export->stacks, path, owner_count, &entry->sample, entry->ticks);
 	}
+	export->failed |= ((const struct call_tree *)export->state)->failed;
 }
 
 void export_release_tree(struct export *export)

@@ -18,8 +18,8 @@
 
 struct export;
 
-/* Functions return GP_OK, or an error that ends the export. Errors of writing need no check:
- * whoever gave the stream looks at it afterwards. */
+/* Only memory can be missing: then `export->failed` is set, and the export ends. Errors of writing
+ * need no check: the stream's owner looks at it afterwards. */
 struct export_format {
 	const char *name;
 	const char *summary;
@@ -29,17 +29,14 @@ struct export_format {
 	bool has_inlined;
 	bool has_places;
 	/* Optional. `export->state` is the format's own; NULL before. */
-	gp_status_t (*begin)(struct export *export, struct error *error);
-	gp_status_t (*sample)(struct export *export, const struct merge_entry *entry,
-			      struct error *error);
+	bool (*begin)(struct export *export); /* false: no memory */
+	void (*sample)(struct export *export, const struct merge_entry *entry);
 	/* Optional: ticks that found no room. */
-	gp_status_t (*lost)(struct export *export, const struct trace_lost *lost,
-			    struct error *error);
+	void (*lost)(struct export *export, const struct trace_lost *lost);
 	/* Optional: a line on the console. */
-	gp_status_t (*line)(struct export *export, const struct console_line *line,
-			    struct error *error);
+	void (*line)(struct export *export, const struct console_line *line);
 	/* Optional. */
-	gp_status_t (*end)(struct export *export, struct error *error);
+	void (*end)(struct export *export);
 	/* Optional: releases `state`, also after errors. */
 	void (*release)(struct export *export);
 };
@@ -56,6 +53,7 @@ struct export
 	void *state;
 	struct stacks stacks; /* of export_begin_tree() */
 	struct profile_totals totals;
+	bool failed;            /* no memory */
 	uint64_t lost;          /* ticks, as far as the filter takes them */
 	uint64_t console_lines; /* likewise, of formats that have them */
 };
@@ -99,11 +97,10 @@ uint32_t export_bare_name(const struct frame *frame);
 #define EXPORT_LINE_MAX 512
 bool export_line_text(const struct console_line *line, char out[4 * EXPORT_LINE_MAX + 1]);
 
-/* For a format that folds: as its `begin`; export->state is an empty call tree. GP_ERR_NO_MEMORY.
- */
-gp_status_t export_begin_tree(struct export *export, struct error *error);
+/* For a format that folds: as its `begin`; export->state is an empty call tree. */
+bool export_begin_tree(struct export *export);
 
-/* Adds a sample to that tree, below what it belongs to. Failures are kept in frames and tree. */
+/* Adds a sample to that tree, below what it belongs to. */
 void export_fold(struct export *export, const enum frame_owner *owners, size_t owner_count,
 		 const struct merge_entry *entry);
 

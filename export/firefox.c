@@ -331,14 +331,15 @@ static void print_marker_thread(FILE *to, const struct export *export)
 	print_thread_end(to, &series.task);
 }
 
-static gp_status_t print_threads(FILE *to, const struct export *export, struct error *error)
+static void print_threads(FILE *to, struct export *export)
 {
 	const struct series_set *set = export->state;
 	struct tables tables;
 
 	if (!tables_init(&tables, set->tree.count, export->frames)) {
 		tables_deinit(&tables);
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the tables of threads");
+		export->failed = true;
+		return;
 	}
 	for (size_t i = 0; i < set->count && !ferror(to); i++) {
 		collect(&tables, &set->tree, &set->list[i], (uint32_t)i + 1);
@@ -350,10 +351,9 @@ static gp_status_t print_threads(FILE *to, const struct export *export, struct e
 	if (set->count)
 		putc(',', to);
 	print_marker_thread(to, export);
-	return GP_OK;
 }
 
-static gp_status_t print_profile(FILE *to, const struct export *export, struct error *error)
+static void print_profile(FILE *to, struct export *export)
 {
 	const struct trace_info *info = &export->trace->info;
 	double start_ms = info->wall_clock_ns
@@ -361,7 +361,6 @@ static gp_status_t print_profile(FILE *to, const struct export *export, struct e
 				     ((double)info->first_ns - (double)info->session_ns)) /
 					    1e6
 				  : 0;
-	gp_status_t status;
 
 	fprintf(to,
 		"{\"meta\":{\"categories\":" CATEGORIES ",\"debug\":false,"
@@ -378,72 +377,56 @@ static gp_status_t print_profile(FILE *to, const struct export *export, struct e
 		"\"markerSchema\":%s},\"libs\":[],\"pages\":[],\"profilerOverhead\":[],"
 		"\"counters\":[],\"threads\":[",
 		start_ms, markers_schemas);
-	status = print_threads(to, export, error);
+	print_threads(to, export);
 	fputs("]}\n", to);
-	return status;
 }
 
-static gp_status_t no_memory(struct error *error)
+static bool begin(struct export *export)
 {
-	return error_set(error, GP_ERR_NO_MEMORY, "no memory for the markers");
-}
+	struct series_set *set;
 
-static gp_status_t begin(struct export *export, struct error *error)
-{
-	gp_status_t status = series_begin(export, error);
-	struct series_set *set = export->state;
-
-	if (status)
-		return status;
+	if (!series_begin(export))
+		return false;
+	set = export->state;
 	set->more = calloc(1, sizeof(struct markers));
-	return set->more ? GP_OK : no_memory(error);
+	return set->more;
 }
 
-static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
-			      struct error *error)
+static void add_sample(struct export *export, const struct merge_entry *entry)
 {
 	struct markers *markers = markers_of(export);
 
 	lanes_add_sample(&markers->lanes, export, entry, markers_put_piece);
-	return sample_is_running(&entry->sample) ? series_add_sample(export, entry, error) : GP_OK;
+	if (sample_is_running(&entry->sample))
+		series_add_sample(export, entry);
 }
 
-static gp_status_t add_lost(struct export *export, const struct trace_lost *lost,
-			    struct error *error)
+static void add_lost(struct export *export, const struct trace_lost *lost)
 {
 	struct markers *markers = markers_of(export);
 
-	(void)error;
 	lanes_add_lost(&markers->lanes, export, lost, markers_put_piece);
-	return GP_OK;
 }
 
-static gp_status_t add_line(struct export *export, const struct console_line *line,
-			    struct error *error)
+static void add_line(struct export *export, const struct console_line *line)
 {
-	(void)error;
 	markers_add_line(export, line);
-	return GP_OK;
 }
 
-static gp_status_t end(struct export *export, struct error *error)
+static void end(struct export *export)
 {
 	struct series_set *set = export->state;
-	struct markers *markers = set->more;
-	gp_status_t status = series_finish(set, error);
 	FILE *to;
 
-	if (status)
-		return status;
-	lanes_finish(&markers->lanes, export, markers_put_piece);
-	if (markers->failed)
-		return no_memory(error);
-	to = gzip_open(export->to, error);
-	if (!to)
-		return GP_ERR_NO_MEMORY;
-	status = print_profile(to, export, error);
+	series_finish(set);
+	lanes_finish(&markers_of(export)->lanes, export, markers_put_piece);
+	to = gzip_open(export->to, NULL);
+	if (!to) {
+		export->failed = true;
+		return;
+	}
+	print_profile(to, export);
 	fclose(to);
-	return status;
 }
 
 static void release(struct export *export)

@@ -40,7 +40,7 @@ static void add_marker(struct export *export, const struct marker *marker)
 {
 	struct markers *markers = markers_of(export);
 
-	markers->failed |= !vector_add(&markers->entries, *marker);
+	export->failed |= !vector_add(&markers->entries, *marker);
 }
 
 void markers_put_piece(struct export *export, const struct lane_piece *piece)

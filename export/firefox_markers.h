@@ -11,7 +11,6 @@
 enum { CATEGORY_KERNEL, CATEGORY_USER, CATEGORY_BOOT, CATEGORY_OTHER };
 struct markers {
 	VECTOR(struct marker) entries;
-	bool failed; /* no memory */
 	struct lanes lanes;
 };
 

@@ -4,12 +4,9 @@
 #include "export/export.h"
 #include "analysis/text.h"
 
-static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
-			      struct error *error)
+static void add_sample(struct export *export, const struct merge_entry *entry)
 {
-	(void)error; /* frames and tree keep theirs */
 	export_fold(export, (const enum frame_owner[]){OWNER_COMMAND}, 1, entry);
-	return GP_OK;
 }
 
 static void print_frame(FILE *to, const struct frame *frame)
@@ -26,13 +23,11 @@ static void print_frame(FILE *to, const struct frame *frame)
 	}
 }
 
-static gp_status_t end(struct export *export, struct error *error)
+static void end(struct export *export)
 {
 	const struct call_tree *tree = export->state;
 	uint32_t path[CALL_TREE_DEPTH_MAX];
 
-	if (tree->failed)
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the call tree");
 	for (size_t node = 1; node < tree->count; node++) {
 		size_t depth;
 
@@ -45,7 +40,6 @@ static gp_status_t end(struct export *export, struct error *error)
 		}
 		fprintf(export->to, "%llu\n", (unsigned long long)tree->nodes[node].self);
 	}
-	return GP_OK;
 }
 
 const struct export_format export_folded = {

@@ -29,15 +29,15 @@ static void put(struct export *export, size_t words)
 	fwrite(fuchsia->words, sizeof(uint64_t), words, export->to);
 }
 
-static gp_status_t begin(struct export *export, struct error *error)
+static bool begin(struct export *export)
 {
 	struct fuchsia *fuchsia = calloc(1, sizeof(*fuchsia));
 
-	if (!fuchsia)
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory");
 	export->state = fuchsia;
+	if (!fuchsia)
+		return false;
 	put(export, fxt_write_preamble(fuchsia->words, WORDS));
-	return GP_OK;
+	return true;
 }
 
 static void put_names(struct export *export, const struct export_task *task)
@@ -89,8 +89,7 @@ static void put_piece(struct export *export, const struct lane_piece *piece)
 	put(export, fxt_encode_event(&event, fuchsia->words, WORDS));
 }
 
-static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
-			      struct error *error)
+static void add_sample(struct export *export, const struct merge_entry *entry)
 {
 	struct fuchsia *fuchsia = export->state;
 	const struct fxt_sample *sample = &entry->sample;
@@ -98,10 +97,9 @@ static gp_status_t add_sample(struct export *export, const struct merge_entry *e
 	struct fxt_backtrace backtrace = {.timestamp = entry->time_ns, .frames = sample->stack};
 	size_t words;
 
-	(void)error;
 	lanes_add_sample(&fuchsia->lanes, export, entry, put_piece);
 	if (!sample_is_running(sample))
-		return GP_OK;
+		return;
 	export_find_task(export, sample, &task);
 	put_names(export, &task);
 	backtrace.thread.process = task.process;
@@ -111,11 +109,9 @@ static gp_status_t add_sample(struct export *export, const struct merge_entry *e
 	words = fxt_encode_backtrace(&backtrace, fuchsia->words, WORDS);
 	for (uint64_t tick = 0; tick < entry->ticks && !ferror(export->to); tick++)
 		put(export, words);
-	return GP_OK;
 }
 
-static gp_status_t add_lost(struct export *export, const struct trace_lost *lost,
-			    struct error *error)
+static void add_lost(struct export *export, const struct trace_lost *lost)
 {
 	struct fuchsia *fuchsia = export->state;
 	struct fxt_argument arguments[] = {
@@ -137,33 +133,26 @@ static gp_status_t add_lost(struct export *export, const struct trace_lost *lost
 		.argument_count = ARRAY_SIZE(arguments),
 	};
 
-	(void)error;
 	put(export, fxt_encode_event(&event, fuchsia->words, WORDS));
 	lanes_add_lost(&fuchsia->lanes, export, lost, put_piece);
-	return GP_OK;
 }
 
-static gp_status_t add_line(struct export *export, const struct console_line *line,
-			    struct error *error)
+static void add_line(struct export *export, const struct console_line *line)
 {
 	struct fuchsia *fuchsia = export->state;
 	char text[4 * EXPORT_LINE_MAX + 1];
 	struct fxt_log log = {.timestamp = line->time_ns, .thread = vcpu_thread(LANES_NO_VCPU)};
 
-	(void)error;
 	export_line_text(line, text);
 	log.text = fxt_text(text);
 	put(export, fxt_encode_log(&log, fuchsia->words, WORDS));
-	return GP_OK;
 }
 
-static gp_status_t end(struct export *export, struct error *error)
+static void end(struct export *export)
 {
 	struct fuchsia *fuchsia = export->state;
 
-	(void)error;
 	lanes_finish(&fuchsia->lanes, export, put_piece);
-	return GP_OK;
 }
 
 static void release(struct export *export)

@@ -15,11 +15,10 @@ static void number_member(FILE *to, const char *name, uint64_t value)
 	fprintf(to, ",\"%s\":%llu", name, (unsigned long long)value);
 }
 
-static gp_status_t begin(struct export *export, struct error *error)
+static bool begin(struct export *export)
 {
 	const struct trace_info *info = &export->trace->info;
 
-	(void)error;
 	fputs("{\"type\":\"trace\"", export->to);
 	text_member(export->to, "guest", info->banner);
 	text_member(export->to, "kernel", info->kernel);
@@ -31,7 +30,7 @@ static gp_status_t begin(struct export *export, struct error *error)
 	number_member(export->to, "first_ns", info->first_ns);
 	number_member(export->to, "last_ns", info->last_ns);
 	fprintf(export->to, ",\"complete\":%s}\n", info->complete ? "true" : "false");
-	return GP_OK;
+	return true;
 }
 
 static void print_frame(struct export *export, const struct frame *frame, uint64_t address)
@@ -64,13 +63,11 @@ static void print_stack(struct export *export, const struct fxt_sample *sample)
 	}
 }
 
-static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
-			      struct error *error)
+static void add_sample(struct export *export, const struct merge_entry *entry)
 {
 	const struct fxt_sample *sample = &entry->sample;
 	struct export_task task;
 
-	(void)error;
 	fprintf(export->to, "{\"type\":\"sample\",\"time_ns\":%llu,\"ticks\":%llu,\"vcpu\":%llu",
 		(unsigned long long)entry->time_ns, (unsigned long long)entry->ticks,
 		(unsigned long long)sample->vcpu);
@@ -91,36 +88,28 @@ static gp_status_t add_sample(struct export *export, const struct merge_entry *e
 		putc(']', export->to);
 	}
 	fputs("}\n", export->to);
-	return GP_OK;
 }
 
-static gp_status_t add_lost(struct export *export, const struct trace_lost *lost,
-			    struct error *error)
+static void add_lost(struct export *export, const struct trace_lost *lost)
 {
-	(void)error;
 	fprintf(export->to, "{\"type\":\"lost\",\"time_ns\":%llu,\"end_ns\":%llu,\"ticks\":%llu",
 		(unsigned long long)lost->begin_ns, (unsigned long long)lost->end_ns,
 		(unsigned long long)lost->records);
 	if (lost->vcpu != UINT32_MAX)
 		number_member(export->to, "vcpu", lost->vcpu);
 	fputs("}\n", export->to);
-	return GP_OK;
 }
 
-static gp_status_t add_line(struct export *export, const struct console_line *line,
-			    struct error *error)
+static void add_line(struct export *export, const struct console_line *line)
 {
-	(void)error;
 	fprintf(export->to, "{\"type\":\"console\",\"time_ns\":%llu,\"text\":",
 		(unsigned long long)line->time_ns);
 	text_print_json(export->to, line->text, line->size);
 	fputs("}\n", export->to);
-	return GP_OK;
 }
 
-static gp_status_t end(struct export *export, struct error *error)
+static void end(struct export *export)
 {
-	(void)error;
 	fprintf(export->to,
 		"{\"type\":\"end\",\"ticks\":%llu,\"running\":%llu,\"filtered\":%llu,\"lost\":%llu,"
 		"\"console_lines\":%llu,\"console_lines_lost\":%llu}\n",
@@ -129,7 +118,6 @@ static gp_status_t end(struct export *export, struct error *error)
 		(unsigned long long)export->totals.filtered, (unsigned long long)export->lost,
 		(unsigned long long)export->console_lines,
 		(unsigned long long)export->trace->info.console_lost);
-	return GP_OK;
 }
 
 const struct export_format export_json = {

@@ -33,15 +33,13 @@ static void print_function(struct export *export, const struct fxt_sample *sampl
 	fprintf(export->to, ":%u\n", frame->line);
 }
 
-static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
-			      struct error *error)
+static void add_sample(struct export *export, const struct merge_entry *entry)
 {
 	const struct fxt_sample *sample = &entry->sample;
 	uint32_t path[EXPORT_DEPTH_MAX];
 	size_t depth = export_path(export, sample, path), index = 0;
 	struct export_task task;
 
-	(void)error;
 	export_find_task(export, sample, &task);
 	text_print_without(export->to, task.process_name, strlen(task.process_name), ";");
 	fprintf(export->to, " %llu/%llu [%03llu] %llu.%09llu: %llu cpu-clock:\n",
@@ -56,13 +54,10 @@ static gp_status_t add_sample(struct export *export, const struct merge_entry *e
 		index += !frame->is_inlined;
 	}
 	putc('\n', export->to);
-	return GP_OK;
 }
 
-static gp_status_t add_lost(struct export *export, const struct trace_lost *lost,
-			    struct error *error)
+static void add_lost(struct export *export, const struct trace_lost *lost)
 {
-	(void)error;
 	/* perf's own line for this has no comment sign, and readers take it for a sample. */
 	fprintf(export->to, "# lost %llu ticks from %llu.%09llu to %llu.%09llu\n",
 		(unsigned long long)lost->records,
@@ -70,7 +65,6 @@ static gp_status_t add_lost(struct export *export, const struct trace_lost *lost
 		(unsigned long long)(lost->begin_ns % 1000000000),
 		(unsigned long long)(lost->end_ns / 1000000000),
 		(unsigned long long)(lost->end_ns % 1000000000));
-	return GP_OK;
 }
 
 const struct export_format export_perf = {

@@ -225,17 +225,13 @@ static void add_defaults(struct export *export)
 	protobuf_deinit(&defaults);
 }
 
-static gp_status_t begin(struct export *export, struct error *error)
+static bool begin(struct export *export)
 {
 	struct perfetto *perfetto = calloc(1, sizeof(*perfetto));
-	gp_status_t status;
 
-	if (!perfetto)
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory");
 	export->state = perfetto;
-	status = call_tree_init(&perfetto->tree, error);
-	if (status)
-		return status;
+	if (!perfetto || call_tree_init(&perfetto->tree, NULL))
+		return false;
 	put_clocks(export);
 	put_system(export);
 	for (uint8_t kind = FRAME_KERNEL; kind <= FRAME_USER; kind++) {
@@ -247,7 +243,7 @@ static gp_status_t begin(struct export *export, struct error *error)
 	}
 	add_defaults(export);
 	put_interned(export, FLAG_CLEARED | FLAG_NEEDS_STATE);
-	return GP_OK;
+	return true;
 }
 
 /* True when number `index` of `count` is asked for the first time. */
@@ -402,27 +398,22 @@ static void put_piece(struct export *export, const struct lane_piece *piece)
 	put_event(export, piece->end_ns, EVENT_END, track);
 }
 
-static gp_status_t add_line(struct export *export, const struct console_line *line,
-			    struct error *error)
+static void add_line(struct export *export, const struct console_line *line)
 {
 	char text[4 * EXPORT_LINE_MAX + 1];
 
-	(void)error;
 	if (!export_line_text(line, text))
-		return GP_OK;
+		return;
 	need_track(export, TRACK_CONSOLE, "Console", 0);
 	add_event_text(export, "console", text);
 	put_event(export, line->time_ns, EVENT_INSTANT, TRACK_CONSOLE);
-	return GP_OK;
 }
 
-static gp_status_t end(struct export *export, struct error *error)
+static void end(struct export *export)
 {
 	struct perfetto *perfetto = export->state;
 
-	(void)error;
 	lanes_finish(&perfetto->lanes, export, put_piece);
-	return GP_OK;
 }
 
 /* Profiling.StackUnwindError; 0: the stack is whole. */
@@ -471,25 +462,20 @@ static void put_sample(struct export *export, const struct merge_entry *entry)
 	}
 }
 
-static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
-			      struct error *error)
+static void add_sample(struct export *export, const struct merge_entry *entry)
 {
 	struct perfetto *perfetto = export->state;
 
 	lanes_add_sample(&perfetto->lanes, export, entry, put_piece);
 	if (sample_is_running(&entry->sample))
 		put_sample(export, entry);
-	return perfetto->failed || perfetto->tree.failed
-		       ? error_set(error, GP_ERR_NO_MEMORY, "no memory for the stacks")
-		       : GP_OK;
+	export->failed |= perfetto->failed || perfetto->tree.failed;
 }
 
-static gp_status_t add_lost(struct export *export, const struct trace_lost *lost,
-			    struct error *error)
+static void add_lost(struct export *export, const struct trace_lost *lost)
 {
 	struct perfetto *perfetto = export->state;
 
-	(void)error;
 	protobuf_add_number(&perfetto->inner, SAMPLE_CPU,
 			    lost->vcpu == UINT32_MAX ? 0 : lost->vcpu);
 	protobuf_add_number(&perfetto->inner, SAMPLE_LOST, lost->records);
@@ -498,7 +484,6 @@ static gp_status_t add_lost(struct export *export, const struct trace_lost *lost
 	add_inner(perfetto, &perfetto->packet, PACKET_SAMPLE);
 	put_packet(export);
 	lanes_add_lost(&perfetto->lanes, export, lost, put_piece);
-	return GP_OK;
 }
 
 static void release(struct export *export)

@@ -71,14 +71,11 @@ enum {
 
 #define OWNER_FRAMES 2 /* process and thread stand in front of each stack */
 
-static gp_status_t add_sample(struct export *export, const struct merge_entry *entry,
-			      struct error *error)
+static void add_sample(struct export *export, const struct merge_entry *entry)
 {
 	static const enum frame_owner owners[OWNER_FRAMES] = {OWNER_PROCESS, OWNER_THREAD};
 
-	(void)error; /* frames and tree keep theirs */
 	export_fold(export, owners, OWNER_FRAMES, entry);
-	return GP_OK;
 }
 
 struct writer {
@@ -330,28 +327,20 @@ static void write_profile(struct writer *writer)
 	protobuf_deinit(&inner);
 }
 
-static gp_status_t end(struct export *export, struct error *error)
+static void end(struct export *export)
 {
-	const struct call_tree *tree = export->state;
-	struct writer writer = {.export = export, .failed = tree->failed};
-	gp_status_t status = call_tree_init(&writer.locations, error);
+	struct writer writer = {.export = export, .functions = export_functions(export->frames)};
 
-	if (status)
-		return status;
-	writer.to = gzip_open(export->to, error);
-	if (!writer.to) {
-		call_tree_deinit(&writer.locations);
-		return GP_ERR_NO_MEMORY;
+	writer.failed = call_tree_init(&writer.locations, NULL) != GP_OK || !writer.functions;
+	writer.to = gzip_open(export->to, NULL);
+	if (writer.to) {
+		if (!writer.failed)
+			write_profile(&writer);
+		fclose(writer.to);
 	}
-	writer.functions = export_functions(export->frames);
-	writer.failed |= !writer.functions;
-	if (!writer.failed)
-		write_profile(&writer);
-	fclose(writer.to);
+	export->failed = writer.failed || !writer.to;
 	call_tree_deinit(&writer.locations);
 	free(writer.functions);
-	return writer.failed ? error_set(error, GP_ERR_NO_MEMORY, "no memory for the profile")
-			     : GP_OK;
 }
 
 const struct export_format export_pprof = {

@@ -5,21 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static gp_status_t no_memory(struct error *error)
-{
-	return error_set(error, GP_ERR_NO_MEMORY, "no memory for the samples");
-}
-
-gp_status_t series_begin(struct export *export, struct error *error)
+bool series_begin(struct export *export)
 {
 	struct series_set *set = calloc(1, sizeof(*set));
 
-	if (!set)
-		return no_memory(error);
 	export->state = set;
+	if (!set)
+		return false;
 	hash_table_init(&set->table, offsetof(struct export_task, process_name),
 			sizeof(struct series));
-	return call_tree_init(&set->tree, error);
+	return !call_tree_init(&set->tree, NULL);
 }
 
 void series_release(struct export *export)
@@ -35,8 +30,7 @@ void series_release(struct export *export)
 	free(set);
 }
 
-gp_status_t series_add_sample(struct export *export, const struct merge_entry *entry,
-			      struct error *error)
+void series_add_sample(struct export *export, const struct merge_entry *entry)
 {
 	struct series_set *set = export->state;
 	uint32_t path[EXPORT_DEPTH_MAX];
@@ -54,20 +48,22 @@ gp_status_t series_add_sample(struct export *export, const struct merge_entry *e
 	} else {
 		export_find_task(export, &entry->sample, &task);
 	}
-	if (!hash_table_add(&set->table, &task, &number))
-		return no_memory(error);
+	if (!hash_table_add(&set->table, &task, &number)) {
+		export->failed = true;
+		return;
+	}
 	series = &set->list[number];
 	series->task = task;
 	series->ticks += entry->ticks;
-	return vector_add(&series->samples,
-			  (struct series_sample){
-				  .time_ns = entry->time_ns,
-				  .node = call_tree_add(&set->tree, path, depth, entry->ticks),
-				  .ticks = entry->ticks < UINT32_MAX ? (uint32_t)entry->ticks
-								     : UINT32_MAX,
-			  })
-		       ? GP_OK
-		       : no_memory(error);
+	if (!vector_add(&series->samples,
+			(struct series_sample){
+				.time_ns = entry->time_ns,
+				.node = call_tree_add(&set->tree, path, depth, entry->ticks),
+				.ticks = entry->ticks < UINT32_MAX ? (uint32_t)entry->ticks
+								   : UINT32_MAX,
+			}) ||
+	    set->tree.failed)
+		export->failed = true;
 }
 
 static int compare(const void *left, const void *right)
@@ -80,9 +76,9 @@ static int compare(const void *left, const void *right)
 	return order ? order : compare_u64(a->thread, b->thread);
 }
 
-gp_status_t series_finish(struct series_set *set, struct error *error)
+void series_finish(struct series_set *set)
 {
 	if (set->count)
 		qsort(set->list, set->count, sizeof(*set->list), compare);
-	return call_tree_finish(&set->tree, error);
+	call_tree_finish(&set->tree, NULL);
 }

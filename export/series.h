@@ -26,13 +26,11 @@ struct series_set {
 };
 
 /* The functions of a format that keeps its series in export->state. */
-gp_status_t series_begin(struct export *export, struct error *error);
-gp_status_t series_add_sample(struct export *export, const struct merge_entry *entry,
-			      struct error *error);
+bool series_begin(struct export *export);
+void series_add_sample(struct export *export, const struct merge_entry *entry);
 void series_release(struct export *export);
 
-/* Orders the list by process, then thread. Numbers change; nothing can be added afterwards.
- * GP_ERR_NO_MEMORY when anything was lost on the way. */
-gp_status_t series_finish(struct series_set *set, struct error *error);
+/* Orders the list by process, then thread. Numbers change; nothing can be added afterwards. */
+void series_finish(struct series_set *set);
 
 #endif
