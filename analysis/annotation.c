@@ -53,8 +53,8 @@ static unsigned bits_of(const struct fxt_sample *sample)
 }
 
 /* False: no memory. */
-static bool add_sample(struct leaves *self, const struct trace *trace,
-		       const struct fxt_sample *sample, uint64_t ticks)
+static bool annotation_add_sample(struct leaves *self, const struct trace *trace,
+				  const struct fxt_sample *sample, uint64_t ticks)
 {
 	const struct leaf key = {
 		.program = trace_frame_is_user(sample, 0) ? trace_program_of(trace, sample) : NULL,
@@ -91,7 +91,7 @@ static gp_status_t read_leaves(struct trace *trace, struct filter *filter, struc
 
 		profile_count(totals, &sample, ticks, taken);
 		if (taken && sample_is_running(&sample))
-			room = add_sample(leaves, trace, &sample, ticks);
+			room = annotation_add_sample(leaves, trace, &sample, ticks);
 	}
 	if (!room || frames.failed || !trace->reading)
 		status = error_set(error, GP_ERR_NO_MEMORY, no_memory);
@@ -152,7 +152,7 @@ static int compare_leaves(const void *left, const void *right)
 	return compare_u64(a->offset, b->offset);
 }
 
-static int compare_functions(const void *left, const void *right)
+static int annotation_compare_functions(const void *left, const void *right)
 {
 	const struct annotation_function *a = left, *b = right;
 
@@ -162,7 +162,7 @@ static int compare_functions(const void *left, const void *right)
 }
 
 /* A kernel module's functions have its name behind their own: "ext4_iget [ext4]". */
-static bool is_wanted(const struct trace_symbol *symbol, const char *pattern)
+static bool annotation_is_wanted(const struct trace_symbol *symbol, const char *pattern)
 {
 	char name[FXT_SYMBOL_NAME_BYTES_MAX + 1], *module;
 
@@ -193,7 +193,7 @@ static void group(const struct leaves *leaves, const char *pattern, struct annot
 		}
 		if (!same)
 			function = NULL;
-		if (!same && is_wanted(leaf->symbol, pattern)) {
+		if (!same && annotation_is_wanted(leaf->symbol, pattern)) {
 			function = &out->functions[out->count++];
 			*function =
 				(struct annotation_function){.symbol = leaf->symbol,
@@ -240,7 +240,7 @@ gp_status_t annotation_read(struct trace *trace, struct filter *filter, const ch
 		group(&leaves, pattern, &annotation);
 		if (annotation.count)
 			qsort(annotation.functions, annotation.count, sizeof(*annotation.functions),
-			      compare_functions);
+			      annotation_compare_functions);
 		*out = annotation;
 	} else {
 		annotation_deinit(&annotation);

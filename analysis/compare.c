@@ -125,7 +125,7 @@ struct compare_row compare_row(const struct compare_side *before, const struct c
 	};
 }
 
-static int compare_rows(const void *left, const void *right)
+static int compare_by_growth(const void *left, const void *right)
 {
 	const struct compare_row *a = left, *b = right;
 
@@ -160,7 +160,7 @@ gp_status_t compare_profiles(const struct compare_side *before, const struct com
 		changes += rows[i].is_change;
 	}
 	if (count)
-		qsort(rows, count, sizeof(*rows), compare_rows);
+		qsort(rows, count, sizeof(*rows), compare_by_growth);
 	*compare = (struct compare){rows, count, changes};
 	return GP_OK;
 }

@@ -42,7 +42,8 @@ size_t console_line_clean(const struct console_line *line, char *out, size_t mos
 	return seen;
 }
 
-static bool is_wanted(const struct trace *trace, const struct filter *filter, uint64_t time_ns)
+static bool console_is_wanted(const struct trace *trace, const struct filter *filter,
+			      uint64_t time_ns)
 {
 	uint64_t first = trace->info.first_ns;
 	uint64_t since = time_ns > first ? time_ns - first : 0;
@@ -50,7 +51,8 @@ static bool is_wanted(const struct trace *trace, const struct filter *filter, ui
 	return !filter || (since >= filter->from_ns && (!filter->to_ns || since < filter->to_ns));
 }
 
-static bool add_line(struct console_lines *lines, uint64_t time_ns, const struct fxt_string *text)
+static bool console_add_line(struct console_lines *lines, uint64_t time_ns,
+			     const struct fxt_string *text)
 {
 	return vector_add(lines, (struct console_line){.time_ns = time_ns,
 						       .text = text->text,
@@ -85,8 +87,8 @@ bool console_lines_read(const struct trace *trace, const struct filter *filter,
 		if (record.kind != FXT_KIND_LOG)
 			continue;
 		time_ns = fxt_reader_nanoseconds(&reader, record.log.timestamp);
-		if (is_wanted(trace, filter, time_ns))
-			done = add_line(lines, time_ns, &record.log.text);
+		if (console_is_wanted(trace, filter, time_ns))
+			done = console_add_line(lines, time_ns, &record.log.text);
 	}
 	fxt_reader_deinit(&reader);
 	if (!done)

@@ -114,7 +114,7 @@ void debug_library_close(struct debug_library *self)
 	free(self);
 }
 
-static bool is_wanted(const struct debug_file *file, const struct build_id *build_id)
+static bool debug_file_is_wanted(const struct debug_file *file, const struct build_id *build_id)
 {
 	const unsigned char *bytes;
 	GElf_Addr address;
@@ -147,7 +147,7 @@ struct debug_file *debug_file_open(struct debug_library *library, const char *pa
 		library->report_end(self->dwfl, NULL, NULL);
 	}
 	if (self->module && library->getelf(self->module, &self->bias) &&
-	    is_wanted(self, build_id) && library->getdwarf(self->module, &bias))
+	    debug_file_is_wanted(self, build_id) && library->getdwarf(self->module, &bias))
 		return self;
 	debug_file_close(self);
 	return NULL;
@@ -216,7 +216,7 @@ bool debug_file_symbol(const struct debug_file *self, const char *name, uint64_t
 	return any;
 }
 
-static const char *name_of(const struct debug_library *library, Dwarf_Die *die)
+static const char *die_name(const struct debug_library *library, Dwarf_Die *die)
 {
 	Dwarf_Attribute attribute;
 
@@ -289,7 +289,7 @@ size_t debug_file_find(struct debug_file *self, uint64_t address,
 		if (tag != DW_TAG_inlined_subroutine)
 			continue;
 		out[count] = here;
-		out[count].function = name_of(library, &chain[i]);
+		out[count].function = die_name(library, &chain[i]);
 		if (!out[count].function)
 			out[count].function = "[inlined]";
 		out[count].begin = begin_of(library, &chain[i], &here);

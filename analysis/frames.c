@@ -38,7 +38,7 @@ const char *frames_end_name(uint64_t end)
 	return end_names[end < FRAMES_ENDS ? end : 0];
 }
 
-static uint64_t hash_of(const struct hash_table *table, const void *key)
+static uint64_t frames_hash_of(const struct hash_table *table, const void *key)
 {
 	const struct frame *frame = key;
 	const uint64_t parts[] = {
@@ -56,7 +56,7 @@ static bool is_same_file(const char *a, const char *b)
 	return a == b || (a && b && !strcmp(a, b));
 }
 
-static bool is_same(const void *entry, const void *key)
+static bool frames_is_same(const void *entry, const void *key)
 {
 	const struct frame *a = entry, *b = key;
 
@@ -70,8 +70,8 @@ gp_status_t frames_init(struct frames *frames, struct error *error)
 {
 	*frames = (struct frames){0};
 	hash_table_init(&frames->table, sizeof(struct frame), sizeof(struct frame));
-	frames->table.hash = hash_of;
-	frames->table.is_equal = is_same;
+	frames->table.hash = frames_hash_of;
+	frames->table.is_equal = frames_is_same;
 	frames->known = calloc((size_t)1 << KNOWN_BITS, sizeof(*frames->known));
 	return frames->known
 		       ? GP_OK

@@ -37,7 +37,7 @@ static bool reserve(struct page_array *array, size_t more, size_t item_bytes)
 	return true;
 }
 
-static bool append(struct page_array *array, const void *item, size_t item_bytes)
+static bool page_append(struct page_array *array, const void *item, size_t item_bytes)
 {
 	if (!reserve(array, 1, item_bytes))
 		return false;
@@ -131,7 +131,7 @@ void page_data_destroy(struct page_data *data)
 	free(data);
 }
 
-static bool add_stack(struct reading *reading, const struct fxt_sample *sample, uint32_t *node)
+static bool page_add_stack(struct reading *reading, const struct fxt_sample *sample, uint32_t *node)
 {
 	size_t depth = sample->depth, at = 0;
 	/* Where the program's frames end, from the root, if the sample says. */
@@ -171,10 +171,11 @@ static bool add_time(struct reading *reading, const struct fxt_sample *sample, u
 
 	if (sample->flags & FXT_SAMPLE_TIMESTAMP)
 		entry.time_ns = reading->last_time[vcpu] = sample->timestamp;
-	return append(&data->times, &entry, sizeof(entry));
+	return page_append(&data->times, &entry, sizeof(entry));
 }
 
-static bool add_sample(struct reading *reading, const struct fxt_sample *sample, uint64_t ticks)
+static bool page_add_sample(struct reading *reading, const struct fxt_sample *sample,
+			    uint64_t ticks)
 {
 	struct page_data *data = reading->data;
 	struct frames *frames = &data->frames;
@@ -190,7 +191,7 @@ static bool add_sample(struct reading *reading, const struct fxt_sample *sample,
 	uint32_t cell;
 
 	if (sample_is_running(sample))
-		added = add_stack(reading, sample, &key.node);
+		added = page_add_stack(reading, sample, &key.node);
 	else
 		added = add_node(data, 0, frames_of_owner(frames, trace, sample, OWNER_MODE),
 				 &key.node);
@@ -207,7 +208,7 @@ static bool add_drops(struct page_data *data, const struct trace *trace,
 {
 	for (size_t i = 0; i < trace->lost.count; i++)
 		if ((!filter || filter_takes_lost(filter, trace, &trace->lost.items[i])) &&
-		    !append(&data->drops, &trace->lost.items[i], sizeof(trace->lost.items[i])))
+		    !page_append(&data->drops, &trace->lost.items[i], sizeof(trace->lost.items[i])))
 			return false;
 	return true;
 }
@@ -239,7 +240,7 @@ gp_status_t page_data_add(struct page_data *data, struct trace *trace, const cha
 
 		profile_count(&file->totals, &sample, ticks, taken);
 		if (taken && ticks)
-			added = add_sample(reading, &sample, ticks);
+			added = page_add_sample(reading, &sample, ticks);
 	}
 	if (added && data->with_times && !data->file_count)
 		added = page_marks_read(trace, filter, PAGE_MARKS_MAX, &data->frames,

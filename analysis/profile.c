@@ -36,9 +36,9 @@ static uint32_t add_inlined(struct stacks *stacks, const uint32_t *owners, size_
 				      : call_tree_add(stacks->tree, path, depth, ticks);
 }
 
-static void add_sample(struct stacks *stacks, const struct profile_options *options,
-		       struct profile_totals *totals, const struct fxt_sample *sample,
-		       uint64_t ticks)
+static void profile_add_sample(struct stacks *stacks, const struct profile_options *options,
+			       struct profile_totals *totals, const struct fxt_sample *sample,
+			       uint64_t ticks)
 {
 	struct frames *frames = stacks->frames;
 	uint32_t path[ARRAY_SIZE(options->owners) + 1];
@@ -85,7 +85,7 @@ gp_status_t profile_read(struct trace *trace, const struct profile_options *opti
 
 		profile_count(&counted, &sample, ticks, taken);
 		if (taken)
-			add_sample(&stacks, options, &counted, &sample, ticks);
+			profile_add_sample(&stacks, options, &counted, &sample, ticks);
 	}
 	stacks_deinit(&stacks);
 	if (!trace->reading || frames->failed)

@@ -43,7 +43,7 @@ void stacks_deinit(struct stacks *stacks)
 	*stacks = (struct stacks){0};
 }
 
-static uint64_t hash_of(const struct callers *callers)
+static uint64_t stacks_hash_of(const struct callers *callers)
 {
 	uint64_t hash = callers->owners;
 
@@ -52,7 +52,7 @@ static uint64_t hash_of(const struct callers *callers)
 	return hash;
 }
 
-static bool is_same(const struct callers *a, const struct callers *b)
+static bool stacks_is_same(const struct callers *a, const struct callers *b)
 {
 	return a->program == b->program && a->kernel_frames == b->kernel_frames &&
 	       a->mode == b->mode && a->depth == b->depth && a->owners == b->owners &&
@@ -90,12 +90,12 @@ static uint32_t find_callers(struct stacks *stacks, const struct fxt_sample *sam
 		.owners = owners,
 		.has_process = sample->flags & FXT_SAMPLE_PROCESS,
 	};
-	uint64_t hash = hash_of(&callers);
+	uint64_t hash = stacks_hash_of(&callers);
 	struct stacks_known *known = &stacks->known[hash >> (64 - KNOWN_BITS)];
 	uint32_t node;
 
 	if (known->node != CALL_TREE_NONE && known->hash == hash &&
-	    is_same(&known->callers, &callers))
+	    stacks_is_same(&known->callers, &callers))
 		return known->node;
 	node = descend(stacks, sample, owners, 1);
 	if (node != CALL_TREE_NONE)

@@ -10,7 +10,7 @@ struct sorting {
 	const struct frame *frame;
 };
 
-static int compare_rows(const void *left, const void *right)
+static int table_compare_rows(const void *left, const void *right)
 {
 	const struct sorting *a = left, *b = right;
 	int order;
@@ -25,20 +25,20 @@ static int compare_rows(const void *left, const void *right)
 	return a->row.frame < b->row.frame ? -1 : a->row.frame > b->row.frame;
 }
 
-static gp_status_t no_memory(struct error *error)
+static gp_status_t table_no_memory(struct error *error)
 {
 	return error_set(error, GP_ERR_NO_MEMORY, "no memory for the table");
 }
 
-static gp_status_t make(struct sorting *sorting, size_t count, struct table *table,
-			struct error *error)
+static gp_status_t table_make(struct sorting *sorting, size_t count, struct table *table,
+			      struct error *error)
 {
 	struct table_row *rows = calloc(count ? count : 1, sizeof(*rows));
 
 	if (!rows)
-		return no_memory(error);
+		return table_no_memory(error);
 	if (count)
-		qsort(sorting, count, sizeof(*sorting), compare_rows);
+		qsort(sorting, count, sizeof(*sorting), table_compare_rows);
 	for (size_t i = 0; i < count; i++)
 		rows[i] = sorting[i].row;
 	*table = (struct table){rows, count};
@@ -56,7 +56,7 @@ gp_status_t table_of_functions(const struct call_tree *tree, const struct frames
 	size_t count = 0;
 
 	if (!sums || !sorting)
-		return no_memory(error);
+		return table_no_memory(error);
 	status = call_tree_add_up(tree, sums, frames->count, error);
 	if (status)
 		return status;
@@ -65,7 +65,7 @@ gp_status_t table_of_functions(const struct call_tree *tree, const struct frames
 			sorting[count++] =
 				(struct sorting){.row = {(uint32_t)i, sums[i].self, sums[i].total},
 						 .frame = &frames->entries[i]};
-	return make(sorting, count, table, error);
+	return table_make(sorting, count, table, error);
 }
 
 gp_status_t table_of_owners(const struct call_tree *tree, const struct frames *frames,
@@ -75,7 +75,7 @@ gp_status_t table_of_owners(const struct call_tree *tree, const struct frames *f
 	size_t count = 0;
 
 	if (!sorting)
-		return no_memory(error);
+		return table_no_memory(error);
 	for (uint32_t node = tree->nodes[CALL_TREE_ROOT].first_child; node;
 	     node = tree->nodes[node].next_sibling) {
 		const struct call_tree_node *owner = &tree->nodes[node];
@@ -84,7 +84,7 @@ gp_status_t table_of_owners(const struct call_tree *tree, const struct frames *f
 			(struct sorting){.row = {owner->frame, owner->total, owner->total},
 					 .frame = &frames->entries[owner->frame]};
 	}
-	return make(sorting, count, table, error);
+	return table_make(sorting, count, table, error);
 }
 
 void table_deinit(struct table *table)

@@ -111,7 +111,7 @@ bool export_line_text(const struct console_line *line, char out[4 * EXPORT_LINE_
 	return size;
 }
 
-static void name_of(const struct trace_name *name, char *out, size_t size)
+static void export_copy_name(const struct trace_name *name, char *out, size_t size)
 {
 	if (name)
 		text_escape(name->name, name->name_bytes, out, size);
@@ -129,13 +129,13 @@ void export_find_task(const struct export *export, const struct fxt_sample *samp
 		       : has_process                     ? sample->process
 							 : FXT_VCPU_PROCESS + 1 + sample->vcpu;
 	if (has_process)
-		name_of(trace_process_name(export->trace, sample->process), task->process_name,
-			sizeof(task->process_name));
+		export_copy_name(trace_process_name(export->trace, sample->process),
+				 task->process_name, sizeof(task->process_name));
 	else
 		snprintf(task->process_name, sizeof(task->process_name), "[no process known]");
 	if (sample->flags & FXT_SAMPLE_THREAD)
-		name_of(trace_thread_name(export->trace, sample->thread), task->thread_name,
-			sizeof(task->thread_name));
+		export_copy_name(trace_thread_name(export->trace, sample->thread),
+				 task->thread_name, sizeof(task->thread_name));
 	else
 		snprintf(task->thread_name, sizeof(task->thread_name), "vCPU %llu",
 			 (unsigned long long)sample->vcpu);

@@ -353,7 +353,7 @@ static void print_threads(FILE *to, struct export *export)
 	print_marker_thread(to, export);
 }
 
-static void print_profile(FILE *to, struct export *export)
+static void firefox_print_profile(FILE *to, struct export *export)
 {
 	const struct trace_info *info = &export->trace->info;
 	double start_ms = info->wall_clock_ns
@@ -381,7 +381,7 @@ static void print_profile(FILE *to, struct export *export)
 	fputs("]}\n", to);
 }
 
-static bool begin(struct export *export)
+static bool firefox_begin(struct export *export)
 {
 	struct series_set *set;
 
@@ -392,7 +392,7 @@ static bool begin(struct export *export)
 	return set->more;
 }
 
-static void add_sample(struct export *export, const struct merge_entry *entry)
+static void firefox_add_sample(struct export *export, const struct merge_entry *entry)
 {
 	struct markers *markers = markers_of(export);
 
@@ -401,19 +401,19 @@ static void add_sample(struct export *export, const struct merge_entry *entry)
 		series_add_sample(export, entry);
 }
 
-static void add_lost(struct export *export, const struct trace_lost *lost)
+static void firefox_add_lost(struct export *export, const struct trace_lost *lost)
 {
 	struct markers *markers = markers_of(export);
 
 	lanes_add_lost(&markers->lanes, export, lost, markers_put_piece);
 }
 
-static void add_line(struct export *export, const struct console_line *line)
+static void firefox_add_line(struct export *export, const struct console_line *line)
 {
 	markers_add_line(export, line);
 }
 
-static void end(struct export *export)
+static void firefox_end(struct export *export)
 {
 	struct series_set *set = export->state;
 	FILE *to;
@@ -425,11 +425,11 @@ static void end(struct export *export)
 		export->failed = true;
 		return;
 	}
-	print_profile(to, export);
+	firefox_print_profile(to, export);
 	fclose(to);
 }
 
-static void release(struct export *export)
+static void firefox_release(struct export *export)
 {
 	struct series_set *set = export->state;
 
@@ -445,10 +445,10 @@ const struct export_format export_firefox = {
 	.has_inlined = true,
 	.has_places = true,
 	.takes_idle = true,
-	.begin = begin,
-	.sample = add_sample,
-	.lost = add_lost,
-	.line = add_line,
-	.end = end,
-	.release = release,
+	.begin = firefox_begin,
+	.sample = firefox_add_sample,
+	.lost = firefox_add_lost,
+	.line = firefox_add_line,
+	.end = firefox_end,
+	.release = firefox_release,
 };

@@ -4,12 +4,12 @@
 #include "export/export.h"
 #include "analysis/text.h"
 
-static void add_sample(struct export *export, const struct merge_entry *entry)
+static void folded_add_sample(struct export *export, const struct merge_entry *entry)
 {
 	export_fold(export, (const enum frame_owner[]){OWNER_COMMAND}, 1, entry);
 }
 
-static void print_frame(FILE *to, const struct frame *frame)
+static void folded_print_frame(FILE *to, const struct frame *frame)
 {
 	if (frame->kind != FRAME_PROCESS) {
 		text_print_without(to, frame->name, frame->name_bytes, ";");
@@ -23,7 +23,7 @@ static void print_frame(FILE *to, const struct frame *frame)
 	}
 }
 
-static void end(struct export *export)
+static void folded_end(struct export *export)
 {
 	const struct call_tree *tree = export->state;
 	uint32_t path[CALL_TREE_DEPTH_MAX];
@@ -35,7 +35,7 @@ static void end(struct export *export)
 			continue;
 		depth = call_tree_path(tree, (uint32_t)node, path);
 		for (size_t i = 0; i < depth; i++) {
-			print_frame(export->to, &export->frames->entries[path[i]]);
+			folded_print_frame(export->to, &export->frames->entries[path[i]]);
 			putc(i + 1 < depth ? ';' : ' ', export->to);
 		}
 		fprintf(export->to, "%llu\n", (unsigned long long)tree->nodes[node].self);
@@ -47,7 +47,7 @@ const struct export_format export_folded = {
 	.summary = "one line for each stack, for FlameGraph's scripts",
 	.has_inlined = true,
 	.begin = export_begin_tree,
-	.sample = add_sample,
-	.end = end,
+	.sample = folded_add_sample,
+	.end = folded_end,
 	.release = export_release_tree,
 };

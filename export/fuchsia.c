@@ -22,35 +22,36 @@ struct fuchsia {
 	struct lanes lanes;
 };
 
-static void put(struct export *export, size_t words)
+static void fuchsia_put(struct export *export, size_t words)
 {
 	const struct fuchsia *fuchsia = export->state;
 
 	fwrite(fuchsia->words, sizeof(uint64_t), words, export->to);
 }
 
-static bool begin(struct export *export)
+static bool fuchsia_begin(struct export *export)
 {
 	struct fuchsia *fuchsia = calloc(1, sizeof(*fuchsia));
 
 	export->state = fuchsia;
 	if (!fuchsia)
 		return false;
-	put(export, fxt_write_preamble(fuchsia->words, WORDS));
+	fuchsia_put(export, fxt_write_preamble(fuchsia->words, WORDS));
 	return true;
 }
 
-static void put_names(struct export *export, const struct export_task *task)
+static void fuchsia_put_names(struct export *export, const struct export_task *task)
 {
 	struct fuchsia *fuchsia = export->state;
 
 	if (export_name_is_new(&fuchsia->processes, task->process, 0, task->process_name))
-		put(export, fxt_encode_process_name(task->process, fxt_text(task->process_name),
+		fuchsia_put(export,
+			    fxt_encode_process_name(task->process, fxt_text(task->process_name),
 						    fuchsia->words, WORDS));
 	if (export_name_is_new(&fuchsia->threads, task->thread, task->process, task->thread_name))
-		put(export,
-		    fxt_encode_thread_name(task->process, task->thread, fxt_text(task->thread_name),
-					   fuchsia->words, WORDS));
+		fuchsia_put(export, fxt_encode_thread_name(task->process, task->thread,
+							   fxt_text(task->thread_name),
+							   fuchsia->words, WORDS));
 }
 
 static struct fxt_thread_ref vcpu_thread(uint32_t vcpu)
@@ -60,7 +61,7 @@ static struct fxt_thread_ref vcpu_thread(uint32_t vcpu)
 								       : fxt_vcpu_thread(vcpu)};
 }
 
-static void put_piece(struct export *export, const struct lane_piece *piece)
+static void fuchsia_put_piece(struct export *export, const struct lane_piece *piece)
 {
 	struct fuchsia *fuchsia = export->state;
 	struct fxt_argument ticks = {
@@ -85,11 +86,11 @@ static void put_piece(struct export *export, const struct lane_piece *piece)
 	if (piece->state == lanes_lost)
 		return;
 	lanes_name(piece->vcpu, task.thread_name, sizeof(task.thread_name));
-	put_names(export, &task);
-	put(export, fxt_encode_event(&event, fuchsia->words, WORDS));
+	fuchsia_put_names(export, &task);
+	fuchsia_put(export, fxt_encode_event(&event, fuchsia->words, WORDS));
 }
 
-static void add_sample(struct export *export, const struct merge_entry *entry)
+static void fuchsia_add_sample(struct export *export, const struct merge_entry *entry)
 {
 	struct fuchsia *fuchsia = export->state;
 	const struct fxt_sample *sample = &entry->sample;
@@ -97,21 +98,21 @@ static void add_sample(struct export *export, const struct merge_entry *entry)
 	struct fxt_backtrace backtrace = {.timestamp = entry->time_ns, .frames = sample->stack};
 	size_t words;
 
-	lanes_add_sample(&fuchsia->lanes, export, entry, put_piece);
+	lanes_add_sample(&fuchsia->lanes, export, entry, fuchsia_put_piece);
 	if (!sample_is_running(sample))
 		return;
 	export_find_task(export, sample, &task);
-	put_names(export, &task);
+	fuchsia_put_names(export, &task);
 	backtrace.thread.process = task.process;
 	backtrace.thread.thread = task.thread;
 	backtrace.count =
 		sample->depth < FXT_BACKTRACE_FRAMES_MAX ? sample->depth : FXT_BACKTRACE_FRAMES_MAX;
 	words = fxt_encode_backtrace(&backtrace, fuchsia->words, WORDS);
 	for (uint64_t tick = 0; tick < entry->ticks && !ferror(export->to); tick++)
-		put(export, words);
+		fuchsia_put(export, words);
 }
 
-static void add_lost(struct export *export, const struct trace_lost *lost)
+static void fuchsia_add_lost(struct export *export, const struct trace_lost *lost)
 {
 	struct fuchsia *fuchsia = export->state;
 	struct fxt_argument arguments[] = {
@@ -133,11 +134,11 @@ static void add_lost(struct export *export, const struct trace_lost *lost)
 		.argument_count = ARRAY_SIZE(arguments),
 	};
 
-	put(export, fxt_encode_event(&event, fuchsia->words, WORDS));
-	lanes_add_lost(&fuchsia->lanes, export, lost, put_piece);
+	fuchsia_put(export, fxt_encode_event(&event, fuchsia->words, WORDS));
+	lanes_add_lost(&fuchsia->lanes, export, lost, fuchsia_put_piece);
 }
 
-static void add_line(struct export *export, const struct console_line *line)
+static void fuchsia_add_line(struct export *export, const struct console_line *line)
 {
 	struct fuchsia *fuchsia = export->state;
 	char text[4 * EXPORT_LINE_MAX + 1];
@@ -145,17 +146,17 @@ static void add_line(struct export *export, const struct console_line *line)
 
 	export_line_text(line, text);
 	log.text = fxt_text(text);
-	put(export, fxt_encode_log(&log, fuchsia->words, WORDS));
+	fuchsia_put(export, fxt_encode_log(&log, fuchsia->words, WORDS));
 }
 
-static void end(struct export *export)
+static void fuchsia_end(struct export *export)
 {
 	struct fuchsia *fuchsia = export->state;
 
-	lanes_finish(&fuchsia->lanes, export, put_piece);
+	lanes_finish(&fuchsia->lanes, export, fuchsia_put_piece);
 }
 
-static void release(struct export *export)
+static void fuchsia_release(struct export *export)
 {
 	free(export->state);
 }
@@ -165,10 +166,10 @@ const struct export_format export_fuchsia = {
 	.summary = "Fuchsia trace with its own records of samples",
 	.is_binary = true,
 	.takes_idle = true,
-	.begin = begin,
-	.sample = add_sample,
-	.lost = add_lost,
-	.line = add_line,
-	.end = end,
-	.release = release,
+	.begin = fuchsia_begin,
+	.sample = fuchsia_add_sample,
+	.lost = fuchsia_add_lost,
+	.line = fuchsia_add_line,
+	.end = fuchsia_end,
+	.release = fuchsia_release,
 };

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare_functions(const struct frame *a, const struct frame *b)
+static int functions_compare_functions(const struct frame *a, const struct frame *b)
 {
 	int by_name;
 
@@ -19,11 +19,11 @@ static int compare_functions(const struct frame *a, const struct frame *b)
 	return by_name ? by_name : strcmp(a->file ? a->file : "", b->file ? b->file : "");
 }
 
-static int compare(const void *left, const void *right, void *context)
+static int functions_compare(const void *left, const void *right, void *context)
 {
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
 	const struct frames *frames = context;
-	int order = compare_functions(&frames->entries[a], &frames->entries[b]);
+	int order = functions_compare_functions(&frames->entries[a], &frames->entries[b]);
 
 	return order ? order : a < b ? -1 : a > b;
 }
@@ -41,10 +41,10 @@ uint32_t *export_functions(const struct frames *frames)
 	}
 	for (size_t i = 0; i < count; i++)
 		sorted[i] = (uint32_t)i;
-	qsort_r(sorted, count, sizeof(*sorted), compare, (void *)(uintptr_t)frames);
+	qsort_r(sorted, count, sizeof(*sorted), functions_compare, (void *)(uintptr_t)frames);
 	for (size_t i = 0; i < count; i++) {
-		bool is_first = !i || compare_functions(&frames->entries[sorted[i - 1]],
-							&frames->entries[sorted[i]]);
+		bool is_first = !i || functions_compare_functions(&frames->entries[sorted[i - 1]],
+								  &frames->entries[sorted[i]]);
 
 		functions[sorted[i]] = is_first ? sorted[i] : functions[sorted[i - 1]];
 	}

@@ -15,7 +15,7 @@ static void number_member(FILE *to, const char *name, uint64_t value)
 	fprintf(to, ",\"%s\":%llu", name, (unsigned long long)value);
 }
 
-static bool begin(struct export *export)
+static bool json_begin(struct export *export)
 {
 	const struct trace_info *info = &export->trace->info;
 
@@ -33,7 +33,7 @@ static bool begin(struct export *export)
 	return true;
 }
 
-static void print_frame(struct export *export, const struct frame *frame, uint64_t address)
+static void json_print_frame(struct export *export, const struct frame *frame, uint64_t address)
 {
 	fprintf(export->to, "{\"address\":\"0x%llx\",\"name\":", (unsigned long long)address);
 	text_print_json(export->to, frame->name, frame->name_bytes);
@@ -48,7 +48,7 @@ static void print_frame(struct export *export, const struct frame *frame, uint64
 }
 
 /* Leaf first; what was inlined has the address of what it was inlined into. */
-static void print_stack(struct export *export, const struct fxt_sample *sample)
+static void json_print_stack(struct export *export, const struct fxt_sample *sample)
 {
 	uint32_t path[EXPORT_DEPTH_MAX];
 	size_t depth = export_path(export, sample, path), address = 0;
@@ -58,12 +58,12 @@ static void print_stack(struct export *export, const struct fxt_sample *sample)
 
 		if (i < depth)
 			putc(',', export->to);
-		print_frame(export, frame, sample->stack[address]);
+		json_print_frame(export, frame, sample->stack[address]);
 		address += !frame->is_inlined;
 	}
 }
 
-static void add_sample(struct export *export, const struct merge_entry *entry)
+static void json_add_sample(struct export *export, const struct merge_entry *entry)
 {
 	const struct fxt_sample *sample = &entry->sample;
 	struct export_task task;
@@ -84,13 +84,13 @@ static void add_sample(struct export *export, const struct merge_entry *entry)
 	if (sample_is_running(sample)) {
 		text_member(export->to, "stack_end", frames_end_name(sample->stack_end));
 		fputs(",\"stack\":[", export->to);
-		print_stack(export, sample);
+		json_print_stack(export, sample);
 		putc(']', export->to);
 	}
 	fputs("}\n", export->to);
 }
 
-static void add_lost(struct export *export, const struct trace_lost *lost)
+static void json_add_lost(struct export *export, const struct trace_lost *lost)
 {
 	fprintf(export->to, "{\"type\":\"lost\",\"time_ns\":%llu,\"end_ns\":%llu,\"ticks\":%llu",
 		(unsigned long long)lost->begin_ns, (unsigned long long)lost->end_ns,
@@ -100,7 +100,7 @@ static void add_lost(struct export *export, const struct trace_lost *lost)
 	fputs("}\n", export->to);
 }
 
-static void add_line(struct export *export, const struct console_line *line)
+static void json_add_line(struct export *export, const struct console_line *line)
 {
 	fprintf(export->to, "{\"type\":\"console\",\"time_ns\":%llu,\"text\":",
 		(unsigned long long)line->time_ns);
@@ -108,7 +108,7 @@ static void add_line(struct export *export, const struct console_line *line)
 	fputs("}\n", export->to);
 }
 
-static void end(struct export *export)
+static void json_end(struct export *export)
 {
 	fprintf(export->to,
 		"{\"type\":\"end\",\"ticks\":%llu,\"running\":%llu,\"filtered\":%llu,\"lost\":%llu,"
@@ -126,9 +126,9 @@ const struct export_format export_json = {
 	.takes_idle = true,
 	.has_inlined = true,
 	.has_places = true,
-	.begin = begin,
-	.sample = add_sample,
-	.lost = add_lost,
-	.line = add_line,
-	.end = end,
+	.begin = json_begin,
+	.sample = json_add_sample,
+	.lost = json_add_lost,
+	.line = json_add_line,
+	.end = json_end,
 };

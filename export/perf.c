@@ -33,7 +33,7 @@ static void print_function(struct export *export, const struct fxt_sample *sampl
 	fprintf(export->to, ":%u\n", frame->line);
 }
 
-static void add_sample(struct export *export, const struct merge_entry *entry)
+static void perf_add_sample(struct export *export, const struct merge_entry *entry)
 {
 	const struct fxt_sample *sample = &entry->sample;
 	uint32_t path[EXPORT_DEPTH_MAX];
@@ -56,7 +56,7 @@ static void add_sample(struct export *export, const struct merge_entry *entry)
 	putc('\n', export->to);
 }
 
-static void add_lost(struct export *export, const struct trace_lost *lost)
+static void perf_add_lost(struct export *export, const struct trace_lost *lost)
 {
 	/* perf's own line for this has no comment sign, and readers take it for a sample. */
 	fprintf(export->to, "# lost %llu ticks from %llu.%09llu to %llu.%09llu\n",
@@ -72,6 +72,6 @@ const struct export_format export_perf = {
 	.summary = "text as perf script prints it",
 	.has_inlined = true,
 	.has_places = true,
-	.sample = add_sample,
-	.lost = add_lost,
+	.sample = perf_add_sample,
+	.lost = perf_add_lost,
 };

@@ -225,7 +225,7 @@ static void add_defaults(struct export *export)
 	protobuf_deinit(&defaults);
 }
 
-static bool begin(struct export *export)
+static bool perfetto_begin(struct export *export)
 {
 	struct perfetto *perfetto = calloc(1, sizeof(*perfetto));
 
@@ -308,7 +308,8 @@ static uint32_t intern_stack(struct export *export, const struct fxt_sample *sam
 	return node;
 }
 
-static void put_names(struct export *export, const struct export_task *task, uint64_t time_ns)
+static void perfetto_put_names(struct export *export, const struct export_task *task,
+			       uint64_t time_ns)
 {
 	struct perfetto *perfetto = export->state;
 	struct protobuf tree = {0};
@@ -377,7 +378,7 @@ static void add_event_text(struct export *export, const char *category, const ch
 	protobuf_add_bytes(&perfetto->inner, EVENT_NAME, name, strlen(name));
 }
 
-static void put_piece(struct export *export, const struct lane_piece *piece)
+static void perfetto_put_piece(struct export *export, const struct lane_piece *piece)
 {
 	struct perfetto *perfetto = export->state;
 	uint64_t track = piece->vcpu == LANES_NO_VCPU
@@ -398,7 +399,7 @@ static void put_piece(struct export *export, const struct lane_piece *piece)
 	put_event(export, piece->end_ns, EVENT_END, track);
 }
 
-static void add_line(struct export *export, const struct console_line *line)
+static void perfetto_add_line(struct export *export, const struct console_line *line)
 {
 	char text[4 * EXPORT_LINE_MAX + 1];
 
@@ -409,11 +410,11 @@ static void add_line(struct export *export, const struct console_line *line)
 	put_event(export, line->time_ns, EVENT_INSTANT, TRACK_CONSOLE);
 }
 
-static void end(struct export *export)
+static void perfetto_end(struct export *export)
 {
 	struct perfetto *perfetto = export->state;
 
-	lanes_finish(&perfetto->lanes, export, put_piece);
+	lanes_finish(&perfetto->lanes, export, perfetto_put_piece);
 }
 
 /* Profiling.StackUnwindError; 0: the stack is whole. */
@@ -442,7 +443,7 @@ static void put_sample(struct export *export, const struct merge_entry *entry)
 
 	put_interned(export, FLAG_NEEDS_STATE);
 	export_find_task(export, sample, &task);
-	put_names(export, &task, entry->time_ns);
+	perfetto_put_names(export, &task, entry->time_ns);
 	for (uint64_t tick = 0; tick < entry->ticks && !ferror(export->to); tick++) {
 		protobuf_add_number(&perfetto->inner, SAMPLE_CPU, sample->vcpu);
 		protobuf_add_number(&perfetto->inner, SAMPLE_PROCESS, task.process);
@@ -462,17 +463,17 @@ static void put_sample(struct export *export, const struct merge_entry *entry)
 	}
 }
 
-static void add_sample(struct export *export, const struct merge_entry *entry)
+static void perfetto_add_sample(struct export *export, const struct merge_entry *entry)
 {
 	struct perfetto *perfetto = export->state;
 
-	lanes_add_sample(&perfetto->lanes, export, entry, put_piece);
+	lanes_add_sample(&perfetto->lanes, export, entry, perfetto_put_piece);
 	if (sample_is_running(&entry->sample))
 		put_sample(export, entry);
 	export->failed |= perfetto->failed || perfetto->tree.failed;
 }
 
-static void add_lost(struct export *export, const struct trace_lost *lost)
+static void perfetto_add_lost(struct export *export, const struct trace_lost *lost)
 {
 	struct perfetto *perfetto = export->state;
 
@@ -483,10 +484,10 @@ static void add_lost(struct export *export, const struct trace_lost *lost)
 	protobuf_add_number(&perfetto->packet, PACKET_SEQUENCE, SEQUENCE);
 	add_inner(perfetto, &perfetto->packet, PACKET_SAMPLE);
 	put_packet(export);
-	lanes_add_lost(&perfetto->lanes, export, lost, put_piece);
+	lanes_add_lost(&perfetto->lanes, export, lost, perfetto_put_piece);
 }
 
-static void release(struct export *export)
+static void perfetto_release(struct export *export)
 {
 	struct perfetto *perfetto = export->state;
 
@@ -509,10 +510,10 @@ const struct export_format export_perfetto = {
 	.takes_idle = true,
 	.has_inlined = true,
 	.has_places = true,
-	.begin = begin,
-	.sample = add_sample,
-	.lost = add_lost,
-	.line = add_line,
-	.end = end,
-	.release = release,
+	.begin = perfetto_begin,
+	.sample = perfetto_add_sample,
+	.lost = perfetto_add_lost,
+	.line = perfetto_add_line,
+	.end = perfetto_end,
+	.release = perfetto_release,
 };

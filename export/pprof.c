@@ -71,7 +71,7 @@ enum {
 
 #define OWNER_FRAMES 2 /* process and thread stand in front of each stack */
 
-static void add_sample(struct export *export, const struct merge_entry *entry)
+static void pprof_add_sample(struct export *export, const struct merge_entry *entry)
 {
 	static const enum frame_owner owners[OWNER_FRAMES] = {OWNER_PROCESS, OWNER_THREAD};
 
@@ -327,7 +327,7 @@ static void write_profile(struct writer *writer)
 	protobuf_deinit(&inner);
 }
 
-static void end(struct export *export)
+static void pprof_end(struct export *export)
 {
 	struct writer writer = {.export = export, .functions = export_functions(export->frames)};
 
@@ -350,7 +350,7 @@ const struct export_format export_pprof = {
 	.has_inlined = true,
 	.has_places = true,
 	.begin = export_begin_tree,
-	.sample = add_sample,
-	.end = end,
+	.sample = pprof_add_sample,
+	.end = pprof_end,
 	.release = export_release_tree,
 };

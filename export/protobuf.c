@@ -21,7 +21,7 @@ void protobuf_write(const struct protobuf *message, FILE *to)
 		fwrite(message->bytes.items, 1, message->bytes.count, to);
 }
 
-static void append(struct protobuf *message, const void *bytes, size_t size)
+static void protobuf_append(struct protobuf *message, const void *bytes, size_t size)
 {
 	message->failed |= !vector_append(&message->bytes, bytes, size);
 }
@@ -34,7 +34,7 @@ void protobuf_add_element(struct protobuf *message, uint64_t value)
 	for (; value >= 0x80; value >>= 7)
 		bytes[count++] = (uint8_t)(value | 0x80);
 	bytes[count++] = (uint8_t)value;
-	append(message, bytes, count);
+	protobuf_append(message, bytes, count);
 }
 
 void protobuf_add_number(struct protobuf *message, unsigned field, uint64_t value)
@@ -49,7 +49,7 @@ void protobuf_add_bytes(struct protobuf *message, unsigned field, const void *by
 {
 	protobuf_add_element(message, (uint64_t)field << 3 | WIRE_BYTES);
 	protobuf_add_element(message, size);
-	append(message, bytes, size);
+	protobuf_append(message, bytes, size);
 }
 
 void protobuf_add_message(struct protobuf *message, unsigned field, const struct protobuf *inner)

@@ -66,7 +66,7 @@ void series_add_sample(struct export *export, const struct merge_entry *entry)
 		export->failed = true;
 }
 
-static int compare(const void *left, const void *right)
+static int series_compare(const void *left, const void *right)
 {
 	const struct export_task *a = &((const struct series *)left)->task;
 	const struct export_task *b = &((const struct series *)right)->task;
@@ -79,6 +79,6 @@ static int compare(const void *left, const void *right)
 void series_finish(struct series_set *set)
 {
 	if (set->count)
-		qsort(set->list, set->count, sizeof(*set->list), compare);
+		qsort(set->list, set->count, sizeof(*set->list), series_compare);
 	call_tree_finish(&set->tree, NULL);
 }

@@ -20,7 +20,7 @@ static void print_name(FILE *to, const struct export *export, const struct serie
 	text_print_json(to, name, strlen(name));
 }
 
-static void print_stack(FILE *to, const struct call_tree *tree, uint32_t node)
+static void speedscope_print_stack(FILE *to, const struct call_tree *tree, uint32_t node)
 {
 	uint32_t path[CALL_TREE_DEPTH_MAX];
 	size_t depth = call_tree_path(tree, node, path);
@@ -31,7 +31,7 @@ static void print_stack(FILE *to, const struct call_tree *tree, uint32_t node)
 	putc(']', to);
 }
 
-static void print_profile(struct export *export, const struct series *series)
+static void speedscope_print_profile(struct export *export, const struct series *series)
 {
 	const struct series_set *set = export->state;
 	uint64_t period_ns = export_period_ns(export);
@@ -44,7 +44,7 @@ static void print_profile(struct export *export, const struct series *series)
 	for (size_t i = 0; i < series->samples.count; i++) {
 		if (i)
 			putc(',', to);
-		print_stack(to, &set->tree, series->samples.items[i].node);
+		speedscope_print_stack(to, &set->tree, series->samples.items[i].node);
 	}
 	fputs("],\"weights\":[", to);
 	for (size_t i = 0; i < series->samples.count; i++)
@@ -53,7 +53,7 @@ static void print_profile(struct export *export, const struct series *series)
 	fputs("]}", to);
 }
 
-static void end(struct export *export)
+static void speedscope_end(struct export *export)
 {
 	struct series_set *set = export->state;
 	FILE *to = export->to;
@@ -83,7 +83,7 @@ static void end(struct export *export)
 	for (size_t i = 0; i < set->count; i++) {
 		if (i)
 			putc(',', to);
-		print_profile(export, &set->list[i]);
+		speedscope_print_profile(export, &set->list[i]);
 	}
 	fputs("]}\n", to);
 }
@@ -95,6 +95,6 @@ const struct export_format export_speedscope = {
 	.has_places = true,
 	.begin = series_begin,
 	.sample = series_add_sample,
-	.end = end,
+	.end = speedscope_end,
 	.release = series_release,
 };

@@ -36,7 +36,7 @@ void fxt_ring_deinit(struct fxt_ring *ring)
 }
 
 /* Counters have one writer: a plain load and store, no locked instruction. */
-static void count(_Atomic uint64_t *counter, uint64_t amount)
+static void ring_count(_Atomic uint64_t *counter, uint64_t amount)
 {
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount,
 			      memory_order_relaxed);
@@ -84,8 +84,8 @@ static void drop(struct fxt_ring *ring, uint64_t bytes, uint64_t now)
 	ring->pending.last = now;
 	ring->pending.records++;
 	ring->pending.bytes += bytes;
-	count(&ring->records_dropped, 1);
-	count(&ring->bytes_dropped, bytes);
+	ring_count(&ring->records_dropped, 1);
+	ring_count(&ring->bytes_dropped, bytes);
 }
 
 /* Copies the drop record in at `produced` and takes what it says off the account. Its numbers have
@@ -141,7 +141,7 @@ bool fxt_ring_write(struct fxt_ring *ring, const uint64_t *record, size_t words,
 	if (in_front != 0)
 		write_drop_record(ring, produced);
 	copy_in(ring, produced + in_front, record, bytes);
-	count(&ring->records_written, 1);
+	ring_count(&ring->records_written, 1);
 	publish(ring, produced + in_front + bytes);
 	return true;
 }
@@ -154,7 +154,7 @@ void fxt_ring_count_drops(struct fxt_ring *ring, uint64_t records, uint64_t firs
 		ring->pending.first = first;
 	ring->pending.last = last;
 	ring->pending.records += records;
-	count(&ring->records_dropped, records);
+	ring_count(&ring->records_dropped, records);
 }
 
 bool fxt_ring_flush_drops(struct fxt_ring *ring)
@@ -203,7 +203,7 @@ size_t fxt_ring_read(struct fxt_ring *ring, void *buffer, size_t bytes)
 	if (end != begin)
 		copy_out(ring, begin, buffer, end - begin);
 	if (damaged) {
-		count(&ring->bytes_discarded, produced - end);
+		ring_count(&ring->bytes_discarded, produced - end);
 		atomic_store_explicit(&ring->consumed, produced, memory_order_release);
 	} else {
 		/* Release: the copying is over before the producer may reuse the space. */

@@ -30,7 +30,7 @@ static size_t output_end(struct output *output)
 	return output->used;
 }
 
-static void put(struct output *output, uint64_t word)
+static void writer_put(struct output *output, uint64_t word)
 {
 	if (output->failed || output->used == output->capacity)
 		output->failed = true;
@@ -77,8 +77,8 @@ static void put_thread(struct output *output, const struct fxt_thread_ref *threa
 {
 	if (thread->index != 0)
 		return;
-	put(output, thread->process);
-	put(output, thread->thread);
+	writer_put(output, thread->process);
+	writer_put(output, thread->thread);
 }
 
 static void put_argument(struct output *output, const struct fxt_argument *argument)
@@ -86,7 +86,7 @@ static void put_argument(struct output *output, const struct fxt_argument *argum
 	size_t start = output->used;
 	uint64_t header = (uint64_t)argument->type | string_ref(output, &argument->name) << 16;
 
-	put(output, 0); /* the header, once the size is known */
+	writer_put(output, 0); /* the header, once the size is known */
 	put_string(output, &argument->name);
 	switch (argument->type) {
 	case FXT_ARGUMENT_NULL:
@@ -103,7 +103,7 @@ static void put_argument(struct output *output, const struct fxt_argument *argum
 	case FXT_ARGUMENT_DOUBLE:
 	case FXT_ARGUMENT_POINTER:
 	case FXT_ARGUMENT_KOID:
-		put(output, argument->u64);
+		writer_put(output, argument->u64);
 		break;
 	case FXT_ARGUMENT_STRING:
 		header |= string_ref(output, &argument->string) << 32;
@@ -186,7 +186,7 @@ size_t fxt_encode_initialization(uint64_t ticks_per_second, uint64_t *words, siz
 
 	if (ticks_per_second == 0)
 		return 0;
-	put(&output, ticks_per_second);
+	writer_put(&output, ticks_per_second);
 	return output_end(&output);
 }
 
@@ -209,8 +209,8 @@ size_t fxt_encode_thread(const struct fxt_thread_entry *entry, uint64_t *words, 
 	if (entry->index == 0)
 		return 0;
 	output.header |= (uint64_t)entry->index << 16;
-	put(&output, entry->process);
-	put(&output, entry->thread);
+	writer_put(&output, entry->process);
+	writer_put(&output, entry->thread);
 	return output_end(&output);
 }
 
@@ -225,13 +225,13 @@ size_t fxt_encode_event(const struct fxt_event *event, uint64_t *words, size_t c
 	output.header |= (uint64_t)event->thread.index << 24;
 	output.header |= string_ref(&output, &event->category) << 32;
 	output.header |= string_ref(&output, &event->name) << 48;
-	put(&output, event->timestamp);
+	writer_put(&output, event->timestamp);
 	put_thread(&output, &event->thread);
 	put_string(&output, &event->category);
 	put_string(&output, &event->name);
 	put_arguments(&output, event->arguments, event->argument_count);
 	if (fxt_event_has_extra(event->type))
-		put(&output, event->extra);
+		writer_put(&output, event->extra);
 	return output_end(&output);
 }
 
@@ -256,7 +256,7 @@ size_t fxt_encode_kernel_object(const struct fxt_kernel_object *object, uint64_t
 	output.header |= (uint64_t)object->type << 16;
 	output.header |= string_ref(&output, &object->name) << 24;
 	output.header |= argument_count(&output, object->argument_count) << 40;
-	put(&output, object->koid);
+	writer_put(&output, object->koid);
 	put_string(&output, &object->name);
 	put_arguments(&output, object->arguments, object->argument_count);
 	return output_end(&output);
@@ -272,9 +272,9 @@ size_t fxt_encode_context_switch(const struct fxt_context_switch *event, uint64_
 	output.header |= argument_count(&output, event->argument_count) << 16;
 	output.header |= (uint64_t)event->cpu << 20 | (uint64_t)event->outgoing_state << 36 |
 			 (uint64_t)FXT_SCHEDULING_CONTEXT_SWITCH << 60;
-	put(&output, event->timestamp);
-	put(&output, event->outgoing);
-	put(&output, event->incoming);
+	writer_put(&output, event->timestamp);
+	writer_put(&output, event->outgoing);
+	writer_put(&output, event->incoming);
 	put_arguments(&output, event->arguments, event->argument_count);
 	return output_end(&output);
 }
@@ -285,8 +285,8 @@ size_t fxt_encode_wakeup(const struct fxt_wakeup *event, uint64_t *words, size_t
 
 	output.header |= argument_count(&output, event->argument_count) << 16;
 	output.header |= (uint64_t)event->cpu << 20 | (uint64_t)FXT_SCHEDULING_WAKEUP << 60;
-	put(&output, event->timestamp);
-	put(&output, event->thread);
+	writer_put(&output, event->timestamp);
+	writer_put(&output, event->thread);
 	put_arguments(&output, event->arguments, event->argument_count);
 	return output_end(&output);
 }
@@ -298,7 +298,7 @@ size_t fxt_encode_log(const struct fxt_log *log, uint64_t *words, size_t capacit
 	if (log->text.index != 0 || log->text.length > FXT_STRING_BYTES_MAX)
 		return 0;
 	output.header |= (uint64_t)log->text.length << 16 | (uint64_t)log->thread.index << 32;
-	put(&output, log->timestamp);
+	writer_put(&output, log->timestamp);
 	put_thread(&output, &log->thread);
 	put_bytes(&output, log->text.text, log->text.length);
 	return output_end(&output);
@@ -311,7 +311,7 @@ static struct output profiler_begin(enum fxt_profiler_type type,
 	struct output output = output_begin(words, capacity, fxt_header(FXT_TYPE_PROFILER));
 
 	output.header |= (uint64_t)type << 16 | (uint64_t)thread->index << 20;
-	put(&output, timestamp);
+	writer_put(&output, timestamp);
 	put_thread(&output, thread);
 	return output;
 }
@@ -339,9 +339,9 @@ size_t fxt_encode_mmap(const struct fxt_mmap *mapping, uint64_t *words, size_t c
 	if (mapping->flags > 7)
 		return 0;
 	output.header |= (uint64_t)mapping->module << 28 | (uint64_t)mapping->flags << 44;
-	put(&output, mapping->start);
-	put(&output, mapping->range);
-	put(&output, mapping->vaddr);
+	writer_put(&output, mapping->start);
+	writer_put(&output, mapping->range);
+	writer_put(&output, mapping->vaddr);
 	return output_end(&output);
 }
 

@@ -207,7 +207,7 @@ void trace_tell_end(const struct trace *trace, const char *what)
 		trace->watch(what, trace->size, trace->size);
 }
 
-static gp_status_t look_through(struct trace *trace, struct error *error)
+static gp_status_t trace_look_through(struct trace *trace, struct error *error)
 {
 	static _Atomic uint64_t opened;
 	struct fxt_record record;
@@ -293,7 +293,7 @@ gp_status_t trace_open_watched(const char *path, trace_watch *watch, struct trac
 		trace->bytes = NULL;
 		return error_set_errno(error, errno, "cannot map the trace %s", path);
 	}
-	status = look_through(trace, error);
+	status = trace_look_through(trace, error);
 	if (status) {
 		if (error)
 			error_prefix(error, "%s", path);
@@ -311,7 +311,7 @@ gp_status_t trace_open_bytes(const void *bytes, size_t size, struct trace *trace
 	trace->bytes = (void *)(uintptr_t)bytes; /* read only, as the mapping of a file is */
 	trace->size = size;
 	trace->borrowed = true;
-	status = look_through(trace, error);
+	status = trace_look_through(trace, error);
 	if (status)
 		trace_close(trace);
 	return status;
