@@ -1,10 +1,27 @@
-/* One ELF file with debug information, by libdw. Private to analysis/source_lines.c: the part that
+/* One ELF file with debug information, by libdw. The part of source lines that
  * knows libdw, which is loaded, not linked. One thread at a time. */
 #ifndef ANALYSIS_DEBUG_FILE_H
 #define ANALYSIS_DEBUG_FILE_H
 
 #include "base/error.h"
-#include "analysis/source_lines.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Inlined functions within each other, and the function itself. */
+#define SOURCE_FRAMES_MAX 16
+
+/* One step of the way from an instruction to the function that it was compiled into. */
+struct source_frame {
+	/* Of an inlined function; NULL for the outermost, which the symbol names. */
+	const char *function;
+	const char *file; /* NULL: not known. As the compiler saw it, absolute if it says so. */
+	unsigned line;    /* 0: not known */
+	/* Of that file: where the function (above, or the symbol's) begins; 0: not known, or in
+	 * another file. */
+	unsigned begin;
+};
 
 struct debug_library;
 
@@ -32,7 +49,7 @@ char *debug_file_fetch(struct debug_library *library, const struct build_id *bui
 /* The value of a symbol of the file; false: there is none, or several. */
 bool debug_file_symbol(const struct debug_file *file, const char *name, uint64_t *address);
 
-/* As source_lines_find(), of an address of the file. */
+/* The places of an address of the file, innermost first. Returns how many; 0: not known. */
 size_t debug_file_find(struct debug_file *file, uint64_t address,
 		       struct source_frame out[SOURCE_FRAMES_MAX]);
 

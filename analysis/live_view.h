@@ -10,7 +10,6 @@
 
 #include "trace/live.h"
 #include "analysis/profile.h"
-#include "analysis/table.h"
 
 struct live_thread {
 	uint32_t process; /* frames */

@@ -14,7 +14,6 @@
 #define ANALYSIS_PAGE_DATA_H
 
 #include "base/hash_table.h"
-#include "analysis/page_marks.h"
 #include "analysis/profile.h"
 
 #define PAGE_FILES_MAX 2
@@ -60,6 +59,24 @@ struct page_file {
 	char path[TRACE_TEXT_MAX];
 	struct trace_info info;
 	struct profile_totals totals;
+};
+
+/* The lines of a guest's console as marks on a timeline. A trace may hold a million of them and a
+ * page shall stay small, so they are thinned out evenly over time, and the page is told of how many
+ * the ones it has were chosen.
+ */
+#define PAGE_MARKS_MAX 5000
+#define PAGE_MARK_TEXT_MAX 240 /* bytes; the end of a longer line is "..." */
+
+struct page_mark {
+	uint64_t time_ns;
+	uint32_t frame; /* whose name is the text */
+};
+
+struct page_marks {
+	struct page_mark *entries; /* by time; free() */
+	size_t count;
+	uint64_t all; /* lines between which was chosen */
 };
 
 struct page_array {
@@ -108,6 +125,12 @@ size_t page_data_nodes(const struct page_data *data);
  * report, and the end of a very long one "...". It still holds whatever ASCII the guest liked. */
 #define PAGE_NAME_MAX 1000
 const char *page_print_name(const char *name, size_t bytes, char text[PAGE_NAME_MAX + 8]);
+
+/* The lines within --from and --to (`filter` may be NULL), at most `most` (1 or more). Their texts
+ * are interned in `frames`, without escape sequences and control characters; lines that are nothing
+ * else are left out. False: no memory. */
+bool page_marks_read(const struct trace *trace, const struct filter *filter, size_t most,
+		     struct frames *frames, struct page_marks *marks);
 
 /* The data as one JSON object that can stand in a script element: pure ASCII, no '<', '>', '&'. The
  * form is described in page_json.c. GP_ERR_NO_MEMORY; errors of writing are left in the file's

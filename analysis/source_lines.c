@@ -3,7 +3,6 @@
 #include "base/cleanup.h"
 #include "base/hash_table.h"
 #include "base/vector.h"
-#include "analysis/debug_file.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -13,21 +13,8 @@
 #ifndef ANALYSIS_SOURCE_LINES_H
 #define ANALYSIS_SOURCE_LINES_H
 
+#include "analysis/debug_file.h"
 #include "trace/trace.h"
-
-/* Inlined functions within each other, and the function itself. */
-#define SOURCE_FRAMES_MAX 16
-
-/* One step of the way from an instruction to the function that it was compiled into. */
-struct source_frame {
-	/* Of an inlined function; NULL for the outermost, which the symbol names. */
-	const char *function;
-	const char *file; /* NULL: not known. As the compiler saw it, absolute if it says so. */
-	unsigned line;    /* 0: not known */
-	/* Of that file: where the function (above, or the symbol's) begins; 0: not known, or in
-	 * another file. */
-	unsigned begin;
-};
 
 struct source_lines;
 

@@ -1,5 +1,5 @@
 /* When call paths of two profiles differ, and when only their sampling does. */
-#include "analysis/compare_tree.h"
+#include "analysis/compare.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 #include "tools/record/sampling_summary.h"
 
-#include "analysis/hottest.h"
+#include "analysis/profile.h"
+#include "analysis/text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #define TOOLS_REPORT_DIFF_H
 
 #include "tools/options.h"
-#include "analysis/compare_tree.h"
+#include "analysis/compare.h"
 
 enum { DIFF_BEFORE, DIFF_AFTER, DIFF_SIDES };
 

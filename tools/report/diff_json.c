@@ -2,7 +2,7 @@
 #include "tools/report/diff.h"
 
 #include "analysis/text.h"
-#include "analysis/tree_walk.h"
+#include "tools/tree_walk.h"
 
 #include <string.h>
 

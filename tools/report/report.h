@@ -4,7 +4,6 @@
 
 #include "tools/options.h"
 #include "analysis/profile.h"
-#include "analysis/table.h"
 
 struct report {
 	const char *path;

@@ -4,7 +4,7 @@
 
 #include "base/container.h"
 #include "analysis/text.h"
-#include "analysis/tree_walk.h"
+#include "tools/tree_walk.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #include "tools/top/display.h"
 
 #include "analysis/text.h"
-#include "analysis/tree_walk.h"
+#include "tools/tree_walk.h"
 
 #include <stdio.h>
 #include <stdlib.h>

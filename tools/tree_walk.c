@@ -1,4 +1,4 @@
-#include "analysis/tree_walk.h"
+#include "tools/tree_walk.h"
 
 void tree_walk_begin(struct tree_walk *walk, const struct call_tree *tree,
 		     bool (*is_shown)(const void *context, uint32_t node), const void *context)

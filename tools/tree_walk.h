@@ -1,6 +1,6 @@
 /* A call tree in the order it is printed, for report and diff. */
-#ifndef ANALYSIS_TREE_WALK_H
-#define ANALYSIS_TREE_WALK_H
+#ifndef TOOLS_TREE_WALK_H
+#define TOOLS_TREE_WALK_H
 
 #include "analysis/call_tree.h"
 
