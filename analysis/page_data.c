@@ -21,41 +21,6 @@ struct reading {
 	uint64_t last_time[TRACE_VCPUS_MAX];
 };
 
-static bool reserve(struct page_array *array, size_t more, size_t item_bytes)
-{
-	size_t capacity = array->capacity ? array->capacity : 64;
-	void *items;
-
-	if (more <= array->capacity - array->count)
-		return true;
-	while (capacity - array->count < more)
-		capacity *= 2;
-	items = realloc(array->items, capacity * item_bytes);
-	if (!items)
-		return false;
-	array->items = items;
-	array->capacity = capacity;
-	return true;
-}
-
-static bool page_append(struct page_array *array, const void *item, size_t item_bytes)
-{
-	if (!reserve(array, 1, item_bytes))
-		return false;
-	memcpy((char *)array->items + array->count++ * item_bytes, item, item_bytes);
-	return true;
-}
-
-static struct page_node *node_at(const struct page_data *data, uint32_t node)
-{
-	return (struct page_node *)data->nodes.entries + node;
-}
-
-static struct page_cell *cell_at(const struct page_data *data, uint32_t cell)
-{
-	return (struct page_cell *)data->cells.entries + cell;
-}
-
 const char *page_print_name(const char *name, size_t bytes, char text[PAGE_NAME_MAX + 8])
 {
 	static const char digits[] = "0123456789abcdef";
@@ -93,7 +58,7 @@ static bool add_node(struct page_data *data, uint32_t parent, uint32_t frame, ui
 {
 	struct page_node key = {.parent = parent, .frame = frame};
 
-	return hash_table_add(&data->nodes, &key, number);
+	return hash_table_add(&data->nodes.table, &key, number);
 }
 
 gp_status_t page_data_create(bool with_times, struct page_data **out, struct error *error)
@@ -104,9 +69,10 @@ gp_status_t page_data_create(bool with_times, struct page_data **out, struct err
 	if (!data)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the samples");
 	data->with_times = with_times;
-	hash_table_init(&data->nodes, 8, sizeof(struct page_node));
-	hash_table_init(&data->contexts, sizeof(struct page_context), sizeof(struct page_context));
-	hash_table_init(&data->cells, 8, sizeof(struct page_cell));
+	hash_table_init(&data->nodes.table, 8, sizeof(struct page_node));
+	hash_table_init(&data->contexts.table, sizeof(struct page_context),
+			sizeof(struct page_context));
+	hash_table_init(&data->cells.table, 8, sizeof(struct page_cell));
 	if (frames_init(&data->frames, error) ||
 	    !add_node(data, UINT32_MAX, add_frame(data, "all", 3), &root)) {
 		page_data_destroy(data);
@@ -121,12 +87,12 @@ void page_data_destroy(struct page_data *data)
 	if (!data)
 		return;
 	frames_deinit(&data->frames);
-	hash_table_deinit(&data->nodes);
-	hash_table_deinit(&data->contexts);
-	hash_table_deinit(&data->cells);
+	hash_table_deinit(&data->nodes.table);
+	hash_table_deinit(&data->contexts.table);
+	hash_table_deinit(&data->cells.table);
 	free(data->times.items);
 	free(data->drops.items);
-	free(data->marks.entries);
+	free(data->marks.items);
 	free(data->order);
 	free(data->cell_order);
 	free(data);
@@ -172,7 +138,7 @@ static bool add_time(struct reading *reading, const struct fxt_sample *sample, u
 
 	if (sample->flags & FXT_SAMPLE_TIMESTAMP)
 		entry.time_ns = reading->last_time[vcpu] = sample->timestamp;
-	return page_append(&data->times, &entry, sizeof(entry));
+	return vector_add(&data->times, entry);
 }
 
 static bool page_add_sample(struct reading *reading, const struct fxt_sample *sample,
@@ -196,10 +162,11 @@ static bool page_add_sample(struct reading *reading, const struct fxt_sample *sa
 	else
 		added = add_node(data, 0, frames_of_owner(frames, trace, sample, OWNER_MODE),
 				 &key.node);
-	if (!added || frames->failed || !hash_table_add(&data->contexts, &context, &key.context) ||
-	    !hash_table_add(&data->cells, &key, &cell))
+	if (!added || frames->failed ||
+	    !hash_table_add(&data->contexts.table, &context, &key.context) ||
+	    !hash_table_add(&data->cells.table, &key, &cell))
 		return false;
-	cell_at(data, cell)->ticks += ticks;
+	data->cells.items[cell].ticks += ticks;
 	return !data->with_times || reading->file_number ||
 	       add_time(reading, sample, cell, context.vcpu, ticks);
 }
@@ -280,7 +247,7 @@ static bool add_drops(struct page_data *data, const struct trace *trace,
 {
 	for (size_t i = 0; i < trace->lost.count; i++)
 		if ((!filter || filter_takes_lost(filter, trace, &trace->lost.items[i])) &&
-		    !page_append(&data->drops, &trace->lost.items[i], sizeof(trace->lost.items[i])))
+		    !vector_add(&data->drops, trace->lost.items[i]))
 			return false;
 	return true;
 }
@@ -329,12 +296,12 @@ gp_status_t page_data_add(struct page_data *data, struct trace *trace, const cha
 static void sum_up(struct page_data *data)
 {
 	for (uint32_t i = 0; i < data->nodes.count; i++)
-		node_at(data, i)->total = 0;
+		data->nodes.items[i].total = 0;
 	for (uint32_t i = 0; i < data->cells.count; i++)
-		node_at(data, cell_at(data, i)->node)->total += cell_at(data, i)->ticks;
+		data->nodes.items[data->cells.items[i].node].total += data->cells.items[i].ticks;
 	/* A parent was there before its children. */
 	for (uint32_t i = (uint32_t)data->nodes.count; i-- > 1;)
-		node_at(data, node_at(data, i)->parent)->total += node_at(data, i)->total;
+		data->nodes.items[data->nodes.items[i].parent].total += data->nodes.items[i].total;
 }
 
 static size_t count_from(const struct page_data *data, uint64_t least)
@@ -342,7 +309,7 @@ static size_t count_from(const struct page_data *data, uint64_t least)
 	size_t count = 0;
 
 	for (uint32_t i = 0; i < data->nodes.count; i++)
-		count += node_at(data, i)->total >= least;
+		count += data->nodes.items[i].total >= least;
 	return count;
 }
 
@@ -358,31 +325,28 @@ static bool fold_rare(struct page_data *data, uint64_t least)
 
 	hash_table_init(&cells, 8, sizeof(struct page_cell));
 	for (uint32_t i = 0; done && i < cell_count; i++) {
-		struct page_cell key = {.node = cell_at(data, i)->node,
-					.context = cell_at(data, i)->context};
+		struct page_cell key = {.node = data->cells.items[i].node,
+					.context = data->cells.items[i].context};
 		uint32_t node = key.node;
 
-		while (node && node_at(data, node)->total < least)
-			node = node_at(data, node)->parent;
+		while (node && data->nodes.items[node].total < least)
+			node = data->nodes.items[node].parent;
 		done = (node == key.node || add_node(data, node, rare, &key.node)) &&
 		       hash_table_add(&cells, &key, &moved[i]);
 		if (done)
 			((struct page_cell *)cells.entries)[moved[i]].ticks +=
-				cell_at(data, i)->ticks;
+				data->cells.items[i].ticks;
 	}
 	if (!done) {
 		hash_table_deinit(&cells);
 		return false;
 	}
-	hash_table_deinit(&data->cells);
-	data->cells = cells;
-	for (size_t i = 0; i < data->times.count; i++) {
-		struct page_sample *sample = (struct page_sample *)data->times.items + i;
-
-		sample->cell = moved[sample->cell];
-	}
+	hash_table_deinit(&data->cells.table);
+	data->cells.table = cells;
+	for (size_t i = 0; i < data->times.count; i++)
+		data->times.items[i].cell = moved[data->times.items[i].cell];
 	for (uint32_t i = 0; i < node_count; i++)
-		data->rare_nodes += node_at(data, i)->total < least;
+		data->rare_nodes += data->nodes.items[i].total < least;
 	data->rare_ticks = least - 1;
 	return true;
 }
@@ -397,24 +361,24 @@ static bool put_in_order(struct page_data *data)
 	if (!data->order)
 		return false;
 	for (uint32_t i = count; i-- > 1;) {
-		struct page_node *parent = node_at(data, node_at(data, i)->parent);
+		struct page_node *parent = &data->nodes.items[data->nodes.items[i].parent];
 
-		if (!node_at(data, i)->total)
+		if (!data->nodes.items[i].total)
 			continue;
-		node_at(data, i)->next_sibling = parent->first_child;
+		data->nodes.items[i].next_sibling = parent->first_child;
 		parent->first_child = i;
 	}
 	for (;;) {
 		data->order[used++] = node;
-		if (node_at(data, node)->first_child) {
-			node = node_at(data, node)->first_child;
+		if (data->nodes.items[node].first_child) {
+			node = data->nodes.items[node].first_child;
 			continue;
 		}
-		while (node && !node_at(data, node)->next_sibling)
-			node = node_at(data, node)->parent;
+		while (node && !data->nodes.items[node].next_sibling)
+			node = data->nodes.items[node].parent;
 		if (!node)
 			break;
-		node = node_at(data, node)->next_sibling;
+		node = data->nodes.items[node].next_sibling;
 	}
 	return true;
 }
@@ -439,7 +403,7 @@ size_t page_data_nodes(const struct page_data *data)
 	size_t count = 0;
 
 	for (uint32_t i = 0; i < data->nodes.count; i++)
-		count += !i || node_at(data, i)->total;
+		count += !i || data->nodes.items[i].total;
 	return count;
 }
 
@@ -455,8 +419,8 @@ static bool order_cells(struct page_data *data)
 	for (size_t i = 0; i < nodes; i++)
 		places[data->order[i]] = (uint32_t)i;
 	for (uint32_t i = 0; i < count; i++)
-		placed[i] = (struct placed){.place = places[cell_at(data, i)->node],
-					    .context = cell_at(data, i)->context,
+		placed[i] = (struct placed){.place = places[data->cells.items[i].node],
+					    .context = data->cells.items[i].context,
 					    .cell = i};
 	qsort(placed, count, sizeof(*placed), compare_placed);
 	for (size_t i = 0; i < count; i++)
@@ -489,8 +453,6 @@ gp_status_t page_data_finish(struct page_data *data, size_t nodes_max, struct er
 	}
 	if (!done || !put_in_order(data) || !order_cells(data))
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory to sort the call paths");
-	if (data->times.count)
-		qsort(data->times.items, data->times.count, sizeof(struct page_sample),
-		      compare_times);
+	vector_sort(&data->times, compare_times);
 	return GP_OK;
 }

@@ -74,15 +74,9 @@ struct page_mark {
 };
 
 struct page_marks {
-	struct page_mark *entries; /* by time; free() */
+	struct page_mark *items; /* by time; free() */
 	size_t count;
 	uint64_t all; /* lines between which was chosen */
-};
-
-struct page_array {
-	void *items;
-	size_t count;
-	size_t capacity;
 };
 
 struct page_data {
@@ -90,12 +84,12 @@ struct page_data {
 	size_t file_count;
 	bool with_times;
 	struct frames frames;
-	struct hash_table nodes;    /* struct page_node */
-	struct hash_table contexts; /* struct page_context */
-	struct hash_table cells;    /* struct page_cell */
-	struct page_array times; /* struct page_sample; after page_data_finish() by vCPU and time */
-	struct page_array drops; /* struct trace_lost of the first file */
-	struct page_marks marks; /* of the first file */
+	HASH_TABLE(struct page_node, items) nodes;
+	HASH_TABLE(struct page_context, items) contexts;
+	HASH_TABLE(struct page_cell, items) cells;
+	VECTOR(struct page_sample) times; /* after page_data_finish() by vCPU and time */
+	VECTOR(struct trace_lost) drops;  /* of the first file */
+	struct page_marks marks;          /* of the first file */
 	/* Set by page_data_finish(): node numbers, each before its children, a node's whole subtree
 	 * in one piece. */
 	uint32_t *order;

@@ -176,7 +176,7 @@ static void write_names(FILE *to, const struct page_data *data)
  */
 static void write_nodes(FILE *to, const struct page_data *data)
 {
-	const struct page_node *nodes = data->nodes.entries;
+	const struct page_node *nodes = data->nodes.items;
 	size_t count = page_data_nodes(data);
 	struct packer packer = {.to = to};
 
@@ -197,7 +197,7 @@ static void write_nodes(FILE *to, const struct page_data *data)
 
 static void write_contexts(FILE *to, const struct page_data *data)
 {
-	const struct page_context *contexts = data->contexts.entries;
+	const struct page_context *contexts = data->contexts.items;
 	struct packer packer = {.to = to};
 
 	fputs("\"contexts\":\"", to);
@@ -214,7 +214,7 @@ static void write_contexts(FILE *to, const struct page_data *data)
 
 static void write_cells(FILE *to, const struct page_data *data)
 {
-	const struct page_cell *cells = data->cells.entries;
+	const struct page_cell *cells = data->cells.items;
 	struct packer packer = {.to = to};
 	size_t nodes = page_data_nodes(data), place = 0, last = 0;
 
@@ -264,7 +264,7 @@ static void write_times(FILE *to, const struct page_data *data, const uint32_t *
 	const struct trace_info *info = &data->files[0].info;
 	const struct page_sample *samples = data->times.items;
 	const struct trace_lost *drops = data->drops.items;
-	const struct page_mark *marks = data->marks.entries;
+	const struct page_mark *marks = data->marks.items;
 	uint64_t unit_ns = info->period_ns / UNITS_PER_PERIOD;
 	uint64_t span_ns = info->last_ns - info->first_ns, begin_ns = info->first_ns;
 	size_t from = 0;

@@ -72,7 +72,7 @@ static void put_untrusted(FILE *to, const char *text, size_t most)
 
 static bool is_idle(const struct page_data *data, uint32_t node)
 {
-	const struct page_node *nodes = data->nodes.entries;
+	const struct page_node *nodes = data->nodes.items;
 
 	return data->frames.entries[nodes[node].frame].kind == FRAME_MODE;
 }
@@ -80,7 +80,7 @@ static bool is_idle(const struct page_data *data, uint32_t node)
 static size_t path_of(const struct page_data *data, uint32_t node, bool callers,
 		      uint32_t path[CALL_TREE_DEPTH_MAX])
 {
-	const struct page_node *nodes = data->nodes.entries;
+	const struct page_node *nodes = data->nodes.items;
 	size_t depth = 0;
 
 	for (; node && depth < CALL_TREE_DEPTH_MAX; node = nodes[node].parent)
@@ -99,12 +99,11 @@ static size_t path_of(const struct page_data *data, uint32_t node, bool callers,
 static void add_file(const struct page_data *data, const struct flame_svg_options *options,
 		     uint32_t file, struct call_tree *tree, uint32_t *places)
 {
-	const struct page_context *contexts = data->contexts.entries;
+	const struct page_context *contexts = data->contexts.items;
 
 	for (size_t i = 0; i < data->cells.count; i++) {
 		uint32_t number = data->cell_order[i], path[CALL_TREE_DEPTH_MAX];
-		const struct page_cell *cell =
-			(const struct page_cell *)data->cells.entries + number;
+		const struct page_cell *cell = &data->cells.items[number];
 
 		if (contexts[cell->context].file != file ||
 		    (!options->idle && is_idle(data, cell->node)))
@@ -120,8 +119,8 @@ static gp_status_t add_base(struct picture *picture, const struct flame_svg_opti
 			    const uint32_t *places, struct error *error)
 {
 	const struct page_data *data = picture->data;
-	const struct page_cell *cells = data->cells.entries;
-	const struct page_context *contexts = data->contexts.entries;
+	const struct page_cell *cells = data->cells.items;
+	const struct page_context *contexts = data->contexts.items;
 	const struct call_tree *tree = &picture->tree;
 
 	picture->base = calloc(tree->count, sizeof(*picture->base));

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static uint64_t sum_of_cells(const struct page_data *data)
 {
-	const struct page_cell *cells = data->cells.entries;
+	const struct page_cell *cells = data->cells.items;
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < data->cells.count; i++)

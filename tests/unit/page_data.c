@@ -69,7 +69,7 @@ static void add_symbols(struct file *file)
 
 static const struct page_node *node_of(const struct page_data *data, const char *name)
 {
-	const struct page_node *nodes = data->nodes.entries;
+	const struct page_node *nodes = data->nodes.items;
 
 	for (size_t i = 0; i < page_data_nodes(data); i++) {
 		const struct page_node *node = &nodes[data->order[i]];
@@ -92,7 +92,7 @@ static void add_line(struct file *file, uint64_t time, const char *text)
 static const char *mark_text(const struct page_data *data, size_t mark)
 {
 	static char text[PAGE_NAME_MAX + 8];
-	const struct frame *frame = &data->frames.entries[data->marks.entries[mark].frame];
+	const struct frame *frame = &data->frames.entries[data->marks.items[mark].frame];
 
 	return page_print_name(frame->name, frame->name_bytes, text);
 }
@@ -117,7 +117,7 @@ Test(page_data, console_lines_are_marks_by_time_without_control_characters)
 	data = fold(&file, true, PAGE_NODES_MAX, NULL);
 	cr_assert_eq(data->marks.count, 3, "one has nothing to see");
 	cr_assert_eq(data->marks.all, 3);
-	cr_assert_eq(data->marks.entries[0].time_ns, 200);
+	cr_assert_eq(data->marks.items[0].time_ns, 200);
 	cr_assert_str_eq(mark_text(data, 1), "second OK done");
 	cr_assert_eq(strlen(mark_text(data, 2)), PAGE_MARK_TEXT_MAX);
 	cr_assert(strstr(mark_text(data, 2), "x..."));
@@ -171,14 +171,14 @@ Test(page_data, too_many_marks_are_thinned_out_evenly)
 	cr_assert_leq(marks.count, MOST);
 	cr_assert_geq(marks.count, MOST - 2, "%zu", marks.count);
 	for (size_t i = 0; i < marks.count; i++) {
-		quiet += marks.entries[i].time_ns >= 2000;
-		cr_assert(!i || marks.entries[i].time_ns >= marks.entries[i - 1].time_ns);
+		quiet += marks.items[i].time_ns >= 2000;
+		cr_assert(!i || marks.items[i].time_ns >= marks.items[i - 1].time_ns);
 	}
 	cr_assert_eq(quiet, QUIET);
-	free(marks.entries);
+	free(marks.items);
 	cr_assert(page_marks_read(&trace, NULL, 1, &frames, &marks));
 	cr_assert_leq(marks.count, 1);
-	free(marks.entries);
+	free(marks.items);
 	frames_deinit(&frames);
 	end(&file);
 }
@@ -224,7 +224,7 @@ Test(page_data, a_node_stands_before_its_children_and_its_subtree_in_one_piece)
 		add_stack(&file, 0, i + 1, stack, 1 + i % 3);
 	}
 	data = fold(&file, false, PAGE_NODES_MAX, NULL);
-	nodes = data->nodes.entries;
+	nodes = data->nodes.items;
 	for (size_t i = 1; i < page_data_nodes(data); i++) {
 		uint32_t at = data->order[i - 1];
 
@@ -425,7 +425,7 @@ Test(page_data, two_traces_share_paths_and_a_third_is_refused)
 	cr_assert_eq(page_data_add(data, &trace, "old", NULL, &error), GP_OK);
 	cr_assert_eq(page_data_add(data, &trace, "more", NULL, &error), GP_ERR_INVALID_ARGS);
 	cr_assert_eq(page_data_finish(data, PAGE_NODES_MAX, &error), GP_OK);
-	contexts = data->contexts.entries;
+	contexts = data->contexts.items;
 	cr_assert_eq(page_data_nodes(data), 2, "the root and one function for both");
 	cr_assert_eq(data->contexts.count, 2);
 	cr_assert(contexts[0].file == 0 && contexts[1].file == 1);
