@@ -1,7 +1,6 @@
 #include "tools/record/sampling_summary.h"
 
-#include "analysis/profile.h"
-#include "analysis/text.h"
+#include "analysis/hottest.h"
 
 #include <stdio.h>
 #include <string.h>
