@@ -1,7 +1,6 @@
 #include "analysis/hottest.h"
 
 #include "analysis/profile.h"
-#include "analysis/table.h"
 #include "analysis/text.h"
 
 #define SHOWN 4

@@ -28,7 +28,7 @@ int disk_files_take(const struct disk_files *self, const char *path,
 #else
 
 #include "base/container.h"
-#include "naming/descriptors.h"
+#include "base/io.h"
 
 #include <blkid/blkid.h>
 #include <errno.h>
@@ -137,18 +137,7 @@ struct part {
 
 static bool read_disk(int fd, uint64_t offset, void *buffer, size_t size)
 {
-	size_t done = 0;
-
-	while (done < size) {
-		ssize_t got = pread(fd, (char *)buffer + done, size - done, (off_t)(offset + done));
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			return false;
-		done += (size_t)got;
-	}
-	return true;
+	return io_read_at(fd, offset, buffer, size) == size;
 }
 
 /* The library reads block by block, and files lie in one piece mostly. */
@@ -368,7 +357,7 @@ static _Noreturn void become_searcher(const struct disk_files *self, const struc
 
 	memcpy(fds, self->fds, sizeof(self->fds));
 	fds[self->count] = search->out;
-	descriptors_keep(fds, self->count + 1);
+	io_close_all_but(fds, self->count + 1);
 	if (setrlimit(RLIMIT_CPU, &(struct rlimit){SECONDS_MAX, SECONDS_MAX}) ||
 	    !self->confine(MEMORY_MAX))
 		_exit(EXIT_FAILURE);

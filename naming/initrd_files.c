@@ -2,6 +2,7 @@
 
 #include "base/cleanup.h"
 #include "base/container.h"
+#include "base/io.h"
 #include "naming/cpio.h"
 #include "guest-introspection/elf/elf_image.h"
 
@@ -44,19 +45,7 @@ struct fd_stream {
 
 static size_t read_fd(struct cpio_stream *stream, void *buffer, size_t size)
 {
-	struct fd_stream *self = container_of(stream, struct fd_stream, stream);
-	size_t done = 0;
-
-	while (done < size) {
-		ssize_t got = read(self->fd, (char *)buffer + done, size - done);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			break;
-		done += (size_t)got;
-	}
-	return done;
+	return io_read(container_of(stream, struct fd_stream, stream)->fd, buffer, size);
 }
 
 /* The program that unpacks what is in `fd` from its position on; its output is at *output. */
@@ -83,23 +72,12 @@ static pid_t start_unpacking(int fd, const char *const *command, int *output)
 	return child;
 }
 
-static uint64_t hash_of(uint64_t hash, const void *bytes, size_t size)
-{
-	const uint8_t *from = bytes;
-
-	for (size_t i = 0; i < size; i++) /* FNV-1a */
-		hash = (hash ^ from[i]) * UINT64_C(0x100000001b3);
-	return hash;
-}
-
 static uint64_t key_of(const uint8_t *build_id, size_t build_id_size, const char *path,
 		       uint64_t size)
 {
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
 	if (build_id_size)
-		return hash_of(hash, build_id, build_id_size);
-	return hash_of(hash_of(hash, &size, sizeof(size)), path, strlen(path));
+		return fnv_add(FNV_START, build_id, build_id_size);
+	return fnv_add(fnv_add(FNV_START, &size, sizeof(size)), path, strlen(path));
 }
 
 static int compare_keys(const void *left, const void *right)
@@ -144,19 +122,6 @@ static void note(struct pass *pass, uint64_t key)
 	files->seen[files->seen_count++] = key;
 }
 
-static bool write_all(int fd, const uint8_t *bytes, size_t size)
-{
-	while (size) {
-		ssize_t written = write(fd, bytes, size);
-
-		if (written <= 0)
-			return false;
-		bytes += written;
-		size -= (size_t)written;
-	}
-	return true;
-}
-
 /* The entry's file, of which `head` bytes have been read. */
 static int copy_file(struct pass *pass, struct cpio_reader *reader, size_t head)
 {
@@ -164,10 +129,10 @@ static int copy_file(struct pass *pass, struct cpio_reader *reader, size_t head)
 	uint8_t buffer[16384];
 	size_t got;
 
-	if (fd < 0 || !write_all(fd, pass->head, head))
+	if (fd < 0 || !io_write(fd, pass->head, head))
 		return -1;
 	while ((got = cpio_reader_read(reader, buffer, sizeof(buffer))) > 0)
-		if (!write_all(fd, buffer, got))
+		if (!io_write(fd, buffer, got))
 			return -1;
 	return take_fd(&fd);
 }

@@ -3,7 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
-#include "naming/descriptors.h"
+#include "base/io.h"
 #include "naming/disk_files.h"
 #include "naming/program_files_protocol.h"
 
@@ -44,58 +44,19 @@ struct program_files {
 	struct error no_disks; /* why the disks are not looked at */
 };
 
-struct copy {
-	struct file_source source;
-	int fd;
-};
-
-static size_t read_copy(const struct file_source *source, uint64_t offset, void *buffer,
-			size_t size)
-{
-	const struct copy *self =
-		container_of((struct file_source *)(uintptr_t)source, struct copy, source);
-	size_t done = 0;
-
-	while (done < size && offset + done <= INT64_MAX) {
-		ssize_t got =
-			pread(self->fd, (char *)buffer + done, size - done, (off_t)(offset + done));
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			break;
-		done += (size_t)got;
-	}
-	return done;
-}
-
 /* Takes one answer, if it comes in time. */
 static bool receive(struct program_files *self, int milliseconds)
 {
 	struct pollfd socket = {.fd = self->socket, .events = POLLIN};
-	struct program_files_reply reply = {0};
-	struct iovec part = {.iov_base = &reply, .iov_len = sizeof(reply)};
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr header;
-	} control = {0};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
-	const struct cmsghdr *header;
-	int fd = -1;
+	struct program_files_reply reply;
+	int fd;
 
 	if (poll(&socket, 1, milliseconds) <= 0)
 		return false;
-	if (recvmsg(self->socket, &message, MSG_CMSG_CLOEXEC) != sizeof(reply)) {
+	if (!io_receive(self->socket, &reply, sizeof(reply), &fd)) {
 		self->helper_ended = true;
 		return false;
 	}
-	header = CMSG_FIRSTHDR(&message);
-	if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-	    header->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&fd, CMSG_DATA(header), sizeof(fd));
 	for (unsigned i = 0; i < QUESTIONS_MAX; i++) {
 		struct question *question = &self->questions[i];
 
@@ -160,7 +121,8 @@ static struct question *question_of(struct program_files *self,
 }
 
 static enum file_copy_result find_locked(struct program_files *self,
-					 struct program_files_request *request, struct copy *copy)
+					 struct program_files_request *request,
+					 struct fd_source *copy)
 {
 	struct question *question;
 	uint64_t end = monotonic_ns() + (uint64_t)self->copies.patience_ms * NS_PER_MILLISECOND;
@@ -199,7 +161,7 @@ static enum file_copy_result find(struct file_copies *copies, const struct file_
 				  const struct file_source **out)
 {
 	struct program_files *self = container_of(copies, struct program_files, copies);
-	struct copy *copy = calloc(1, sizeof(*copy));
+	struct fd_source *copy = calloc(1, sizeof(*copy));
 	AUTO_FREE struct program_files_request *request = malloc(sizeof(*request));
 	enum file_copy_result result;
 
@@ -207,7 +169,7 @@ static enum file_copy_result find(struct file_copies *copies, const struct file_
 		free(copy);
 		return FILE_COPY_NONE;
 	}
-	copy->source.read = read_copy;
+	copy->source.read = fd_source_read;
 	make_request(wanted, request);
 	pthread_mutex_lock(&self->lock);
 	result = find_locked(self, request, copy);
@@ -221,8 +183,8 @@ static enum file_copy_result find(struct file_copies *copies, const struct file_
 
 static void release(struct file_copies *copies, const struct file_source *source)
 {
-	struct copy *copy =
-		container_of((struct file_source *)(uintptr_t)source, struct copy, source);
+	struct fd_source *copy =
+		container_of((struct file_source *)(uintptr_t)source, struct fd_source, source);
 
 	(void)copies;
 	close(copy->fd);
@@ -249,7 +211,7 @@ static _Noreturn void become_helper(int socket, int initrd_fd, int symfs_fd,
 	for (int fd = 0; null >= 0 && fd < 3; fd++)
 		dup2(null, fd);
 	memcpy(fds + 3, disks->fds, disks->count * sizeof(fds[0]));
-	descriptors_keep(fds, 3 + disks->count);
+	io_close_all_but(fds, 3 + disks->count);
 	program_files_serve(socket, initrd_fd, symfs_fd, disks);
 	_exit(0);
 }

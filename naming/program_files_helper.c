@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/io.h"
 #include "naming/disk_files.h"
 #include "guest-introspection/elf/elf_sections.h"
 #include "naming/initrd_files.h"
@@ -17,22 +18,12 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* A file as a struct file_source. */
-struct fd_source {
-	struct file_source source;
-	int fd;
-};
-
-static size_t read_fd(const struct file_source *source, uint64_t offset, void *buffer, size_t size)
+size_t fd_source_read(const struct file_source *source, uint64_t offset, void *buffer, size_t size)
 {
 	const struct fd_source *self =
 		container_of((struct file_source *)(uintptr_t)source, struct fd_source, source);
-	ssize_t got;
 
-	if (offset > INT64_MAX)
-		return 0;
-	got = pread(self->fd, buffer, size, (off_t)offset);
-	return got > 0 ? (size_t)got : 0;
+	return io_read_at(self->fd, offset, buffer, size);
 }
 
 /* A regular file below `root`, which no path leads out of. The path is the guest's word: what is
@@ -61,7 +52,7 @@ enum rank { RANK_NONE, RANK_WHOLE, RANK_BEST };
 
 static enum rank rank_of(const struct program_files_request *request, int fd)
 {
-	struct fd_source source = {.source = {.read = read_fd}, .fd = fd};
+	struct fd_source source = {.source = {.read = fd_source_read}, .fd = fd};
 	struct elf_contents contents;
 	struct elf_image image;
 	struct stat file;
@@ -190,23 +181,9 @@ static int find_file(const struct program_files_request *request, int host_fd, i
 /* With the file, which stays open here until the caller closes it. */
 static void answer(int socket, uint32_t number, int fd)
 {
-	struct program_files_reply reply = {.number = number, .found = fd >= 0};
-	struct iovec part = {.iov_base = &reply, .iov_len = sizeof(reply)};
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr header;
-	} control = {0};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	const struct program_files_reply reply = {.number = number, .found = fd >= 0};
 
-	if (fd >= 0) {
-		message.msg_control = control.bytes;
-		message.msg_controllen = sizeof(control.bytes);
-		control.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
-						  .cmsg_type = SCM_RIGHTS,
-						  .cmsg_len = CMSG_LEN(sizeof(int))};
-		memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-	}
-	sendmsg(socket, &message, MSG_NOSIGNAL);
+	io_send(socket, &reply, sizeof(reply), &fd, fd >= 0);
 }
 
 static bool is_well_formed(const struct program_files_request *request, ssize_t size)
@@ -232,13 +209,9 @@ struct refusals {
 static uint64_t key_of(const struct program_files_request *request)
 {
 	struct program_files_request same = *request;
-	const uint8_t *bytes = (const uint8_t *)&same;
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
 	same.number = 0;
-	for (size_t i = 0; i < sizeof(same); i++) /* FNV-1a */
-		hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-	return hash;
+	return fnv_add(FNV_START, &same, sizeof(same));
 }
 
 static bool was_refused(const struct refusals *refusals, uint64_t key)

@@ -26,6 +26,13 @@ struct program_files_reply {
 	uint32_t found;
 };
 
+/* A file as a struct file_source. */
+struct fd_source {
+	struct file_source source; /* reads by fd_source_read() */
+	int fd;
+};
+size_t fd_source_read(const struct file_source *source, uint64_t offset, void *buffer, size_t size);
+
 /* The helper's life: answers until the other end is closed. `initrd_fd` and `symfs_fd` (of a
  * directory) may be -1. Takes over all three. */
 struct disk_files;

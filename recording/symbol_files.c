@@ -1,16 +1,16 @@
 #include "recording/symbol_files.h"
 
 #include "base/cleanup.h"
+#include "base/io.h"
 #include "guest-introspection/elf/symbols_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#define SYMBOL_FILE_MAX ((off_t)2 << 30)
+#define SYMBOL_FILE_MAX ((size_t)2 << 30)
 
 /* Splits FILE@BASE at the last @ behind which a number stands; a file may have an @ in its
  * name. Changes `argument`. */
@@ -28,37 +28,6 @@ static bool split_base(char *argument, struct symbols_base *base)
 	base->given = true;
 	*at = 0;
 	return true;
-}
-
-static gp_status_t read_file(const char *path, void **bytes, size_t *size, struct error *error)
-{
-	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	AUTO_FREE char *content = NULL;
-	struct stat file;
-	size_t done = 0;
-
-	if (fd < 0)
-		return error_set_errno(error, errno, "cannot open the symbol file %s", path);
-	if (fstat(fd, &file) || !S_ISREG(file.st_mode) || file.st_size > SYMBOL_FILE_MAX)
-		return error_set(error, GP_ERR_INVALID_ARGS,
-				 "the symbol file %s is not a regular file of at most 2 GiB", path);
-	content = malloc((size_t)file.st_size + 1);
-	if (!content)
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory to read %s", path);
-	while (done < (size_t)file.st_size) {
-		ssize_t got = read(fd, content + done, (size_t)file.st_size - done);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return error_set_errno(error, errno, "cannot read %s", path);
-		if (!got)
-			break;
-		done += (size_t)got;
-	}
-	*bytes = take_pointer(&content);
-	*size = done;
-	return GP_OK;
 }
 
 static bool is_elf(const char *path)
@@ -89,7 +58,7 @@ gp_status_t symbol_files_add(struct symbol_files *files, const char *argument, s
 				 "--symbols %s: what follows the @ is not an address such as "
 				 "0xffffffff81000000",
 				 argument);
-	status = read_file(path, &bytes, &size, error);
+	status = io_read_file("the symbol file", path, SYMBOL_FILE_MAX, &bytes, &size, error);
 	if (status)
 		return status;
 	status = symbols_file_parse(bytes, size, base, &files->tables[files->count], error);
@@ -112,7 +81,7 @@ gp_status_t symbol_files_read_kernel(const char *path, struct symbol_table *out,
 	*found = false;
 	if (!is_elf(path))
 		return GP_OK;
-	status = read_file(path, &bytes, &size, error);
+	status = io_read_file("the symbol file", path, SYMBOL_FILE_MAX, &bytes, &size, error);
 	if (status)
 		return status;
 	status = symbols_file_parse(bytes, size, (struct symbols_base){0}, out, &ignored);

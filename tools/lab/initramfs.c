@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/container.h"
+#include "base/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -98,32 +99,24 @@ static const struct packer *find_packer(const char *path)
 static gp_status_t read_file(const char *path, char **bytes, size_t *size, struct error *error)
 {
 	const struct packer *packer = find_packer(path);
-	AUTO_FREE char *read = malloc(FILE_BYTES_MAX);
+	AUTO_FREE void *content = NULL;
 	char program[PATH_MAX];
-	size_t got;
 
-	if (!read)
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory to read %s", path);
 	if (packer) {
 		const char *const unpack[] = {program, "-dc", path, NULL};
 
-		if (lab_find_program(packer->program, packer->package, program, error) != GP_OK)
+		content = malloc(FILE_BYTES_MAX);
+		if (!content)
+			return error_set(error, GP_ERR_NO_MEMORY, "no memory to read %s", path);
+		if (lab_find_program(packer->program, packer->package, program, error) ||
+		    subprocess_read(unpack, content, FILE_BYTES_MAX, size, error))
 			return error_prefix(error, "cannot read %s", path);
-		if (subprocess_read(unpack, read, FILE_BYTES_MAX, &got, error) != GP_OK)
-			return error_prefix(error, "cannot read %s", path);
-	} else {
-		AUTO_FCLOSE FILE *file = fopen(path, "re");
-
-		if (!file)
-			return error_set_errno(error, errno, "cannot read %s", path);
-		got = fread(read, 1, FILE_BYTES_MAX, file);
-		if (ferror(file))
-			return error_set_errno(error, errno, "cannot read %s", path);
+	} else if (io_read_file("the file", path, FILE_BYTES_MAX, &content, size, error)) {
+		return error->status;
 	}
-	if (!got || got == FILE_BYTES_MAX)
+	if (!*size || *size == FILE_BYTES_MAX)
 		return error_set(error, GP_ERR_IO, "cannot read %s: its size is wrong", path);
-	*size = got;
-	*bytes = take_pointer(&read);
+	*bytes = take_pointer(&content);
 	return GP_OK;
 }
 
@@ -207,16 +200,6 @@ static gp_status_t write_archive(FILE *to, const struct modules *modules, const 
 	return status == GP_OK ? cpio_end(to, error) : status;
 }
 
-/* FNV-1a, 64 bits: tells one content from another, no more than that. */
-static uint64_t hash_add(uint64_t hash, const void *bytes, size_t size)
-{
-	const uint8_t *at = bytes;
-
-	for (size_t i = 0; i < size; i++)
-		hash = (hash ^ at[i]) * 0x100000001b3u;
-	return hash;
-}
-
 gp_status_t lab_initramfs_find(const struct lab_kernel *kernel, char path[static PATH_MAX],
 			       struct error *error)
 {
@@ -225,7 +208,7 @@ gp_status_t lab_initramfs_find(const struct lab_kernel *kernel, char path[static
 	struct modules modules = {0};
 	struct stat image;
 	size_t busybox_size;
-	uint64_t hash = 0xcbf29ce484222325u;
+	uint64_t hash = FNV_START;
 	gp_status_t status = GP_OK;
 
 	if (lab_find_busybox(busybox_path, error) != GP_OK ||
@@ -236,13 +219,13 @@ gp_status_t lab_initramfs_find(const struct lab_kernel *kernel, char path[static
 		return error_set_errno(error, errno, "cannot find %s", kernel->image);
 	/* All that goes in, except the modules' bytes: their kernel's own time and size stand
 	 * for them, so that a hit costs no walk through the modules. */
-	hash = hash_add(hash, lab_init_script, strlen(lab_init_script));
-	hash = hash_add(hash, busybox, busybox_size);
-	hash = hash_add(hash, kernel->modules, strlen(kernel->modules));
-	hash = hash_add(hash, &image.st_size, sizeof(image.st_size));
-	hash = hash_add(hash, &image.st_mtim, sizeof(image.st_mtim));
+	hash = fnv_add(hash, lab_init_script, strlen(lab_init_script));
+	hash = fnv_add(hash, busybox, busybox_size);
+	hash = fnv_add(hash, kernel->modules, strlen(kernel->modules));
+	hash = fnv_add(hash, &image.st_size, sizeof(image.st_size));
+	hash = fnv_add(hash, &image.st_mtim, sizeof(image.st_mtim));
 	for (unsigned i = 0; i < ARRAY_SIZE(wanted_modules); i++)
-		hash = hash_add(hash, wanted_modules[i], strlen(wanted_modules[i]) + 1);
+		hash = fnv_add(hash, wanted_modules[i], strlen(wanted_modules[i]) + 1);
 	if (snprintf(path, PATH_MAX, "%s/%s-%016llx.cpio", directory, kernel->release,
 		     (unsigned long long)hash) >= PATH_MAX)
 		return error_set(error, GP_ERR_INVALID_ARGS, "the path %s is too long", directory);

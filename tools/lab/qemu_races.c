@@ -2,6 +2,7 @@
 
 #include "base/cleanup.h"
 #include "base/container.h"
+#include "base/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -72,25 +73,11 @@ static gp_status_t make_users(int fds[static HELD], struct error *error)
  * command sees no virtual machines that are not its own. */
 static gp_status_t put_out_of_sight(const int fds[static HELD], struct error *error)
 {
-	char byte = 0;
-	struct iovec part = {.iov_base = &byte, .iov_len = sizeof(byte)};
-	union {
-		char bytes[CMSG_SPACE(HELD * sizeof(int))];
-		struct cmsghdr header;
-	} control = {0};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
 	int sockets[2]; /* never closed */
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
 		return error_set_errno(error, errno, "cannot make a pair of sockets");
-	control.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
-					  .cmsg_type = SCM_RIGHTS,
-					  .cmsg_len = CMSG_LEN(HELD * sizeof(int))};
-	memcpy(CMSG_DATA(&control.header), fds, HELD * sizeof(int));
-	if (sendmsg(sockets[0], &message, 0) < 0)
+	if (!io_send(sockets[0], "", 1, fds, HELD))
 		return error_set_errno(error, errno, "cannot send descriptors");
 	return GP_OK;
 }

@@ -1,5 +1,5 @@
 /* guestprof annotate: the instructions that took a function's time. */
-#include "tools/report/annotate.h"
+#include "tools/report/annotate_output.h"
 
 #include "tools/command.h"
 #include "tools/options.h"

@@ -1,5 +1,5 @@
 /* guestprof annotate as JSON: one object. */
-#include "tools/report/annotate.h"
+#include "tools/report/annotate_output.h"
 
 #include "analysis/text.h"
 

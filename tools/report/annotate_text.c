@@ -1,5 +1,5 @@
 /* guestprof annotate as text. */
-#include "tools/report/annotate.h"
+#include "tools/report/annotate_output.h"
 
 #include "base/cleanup.h"
 #include "analysis/text.h"

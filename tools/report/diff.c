@@ -1,5 +1,5 @@
 /* guestprof diff: what takes more or less of the time in a second trace. */
-#include "tools/report/diff.h"
+#include "tools/report/diff_output.h"
 
 #include "tools/command.h"
 #include "tools/options.h"
@@ -48,40 +48,6 @@ struct choice {
 	bool lines_given;
 	enum { AS_TEXT, AS_MARKDOWN, AS_JSON } format;
 };
-
-size_t diff_compared(const struct diff *diff)
-{
-	return diff->shape == SHAPE_TABLE ? diff->compare.count : diff->tree.paths;
-}
-
-size_t diff_changes(const struct diff *diff)
-{
-	return diff->shape == SHAPE_TABLE ? diff->compare.changes : diff->tree.changes;
-}
-
-size_t diff_rows(const struct diff *diff)
-{
-	size_t rows = diff->all ? diff->compare.count : diff->compare.changes;
-
-	return diff->most && rows > diff->most ? diff->most : rows;
-}
-
-bool diff_is_over(const struct diff *diff, const struct compare_row *row)
-{
-	return diff->fail_above >= 0 && row->is_change && compare_growth(row) > diff->fail_above;
-}
-
-double diff_seconds(const struct diff_side *side)
-{
-	return (double)side->totals.running * (double)side->trace.info.period_ns / 1e9;
-}
-
-bool diff_shows_node(const void *context, uint32_t node)
-{
-	const struct diff *diff = context;
-
-	return diff->shown[node];
-}
 
 /* -1: go on; otherwise the exit code. */
 static int check(int argc, char **argv, struct diff *diff, const struct choice *choice)

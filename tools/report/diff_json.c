@@ -1,5 +1,5 @@
 /* guestprof diff as JSON: one object. A tree is a list of nodes that name their parent. */
-#include "tools/report/diff.h"
+#include "tools/report/diff_output.h"
 
 #include "analysis/text.h"
 #include "tools/tree_walk.h"

@@ -1,5 +1,5 @@
 /* guestprof diff as text and as Markdown. */
-#include "tools/report/diff.h"
+#include "tools/report/diff_output.h"
 
 #include "analysis/text.h"
 #include "tools/tree_walk.h"
@@ -108,7 +108,7 @@ static void print_amount(const struct diff_side *side, FILE *to)
 	const struct trace_info *info = &side->trace.info;
 
 	if (text_period_is_time(info))
-		fprintf(to, "%.3f s", diff_seconds(side));
+		fprintf(to, "%.3f s", (double)side->totals.running * (double)info->period_ns / 1e9);
 	else
 		fprintf(to, "%.0f %s", (double)side->totals.running * (double)info->period_ns,
 			info->tick_source);

@@ -1,5 +1,5 @@
 /* guestprof report: where the time went. */
-#include "tools/report/report.h"
+#include "tools/report/report_output.h"
 
 #include "base/container.h"
 #include "tools/command.h"

@@ -1,6 +1,6 @@
 /* guestprof report as JSON: one object. Trees are lists of nodes that name their parent, because
  * readers of JSON limit how deep it may nest. */
-#include "tools/report/report.h"
+#include "tools/report/report_output.h"
 
 #include "base/container.h"
 #include "analysis/text.h"

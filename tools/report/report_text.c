@@ -1,5 +1,5 @@
 /* guestprof report as text and as Markdown. */
-#include "tools/report/report.h"
+#include "tools/report/report_output.h"
 
 #include "analysis/text.h"
 #include "tools/tree_walk.h"
@@ -9,14 +9,6 @@
 /* As perf colours its percentages. */
 #define HOT_PERCENT 5.0
 #define WARM_PERCENT 0.5
-
-bool report_shows_node(const void *context, uint32_t node)
-{
-	const struct report *report = context;
-	uint64_t total = report->tree.nodes[node].total;
-
-	return total && text_percent(total, report->whole) >= report->least;
-}
 
 static void print_text(FILE *to, const char *label, const char *text)
 {

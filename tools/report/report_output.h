@@ -1,9 +1,14 @@
-/* What guestprof report found out, and its three writers. Private to tools/report*.c. */
-#ifndef TOOLS_REPORT_REPORT_H
-#define TOOLS_REPORT_REPORT_H
+/* What guestprof report found out, and its three writers. */
+#ifndef TOOLS_REPORT_REPORT_OUTPUT_H
+#define TOOLS_REPORT_REPORT_OUTPUT_H
 
 #include "tools/options.h"
 #include "analysis/profile.h"
+<<<<<<< HEAD:tools/report/report.h
+=======
+#include "analysis/table.h"
+#include "analysis/text.h"
+>>>>>>> 0393ad9 (base: reading, writing and passing descriptors as a whole):tools/report/report_output.h
 
 struct report {
 	const char *path;
@@ -31,7 +36,13 @@ static inline size_t report_rows(const struct report *report)
 }
 
 /* For tree_walk_begin(), with the report as context. */
-bool report_shows_node(const void *report, uint32_t node);
+static inline bool report_shows_node(const void *context, uint32_t node)
+{
+	const struct report *report = context;
+	uint64_t total = report->tree.nodes[node].total;
+
+	return total && text_percent(total, report->whole) >= report->least;
+}
 
 void report_write_text(const struct report *report, FILE *to);
 void report_write_markdown(const struct report *report, FILE *to);

@@ -1,6 +1,6 @@
-/* What guestprof annotate shows, and its two writers. Private to tools/annotate*.c. */
-#ifndef TOOLS_REPORT_ANNOTATE_H
-#define TOOLS_REPORT_ANNOTATE_H
+/* What guestprof annotate shows, and its two writers. */
+#ifndef TOOLS_REPORT_ANNOTATE_OUTPUT_H
+#define TOOLS_REPORT_ANNOTATE_OUTPUT_H
 
 #include "analysis/annotation.h"
 

@@ -1,6 +1,6 @@
-/* What guestprof diff found out, and its writers. Private to tools/diff*.c. */
-#ifndef TOOLS_REPORT_DIFF_H
-#define TOOLS_REPORT_DIFF_H
+/* What guestprof diff found out, and its writers. */
+#ifndef TOOLS_REPORT_DIFF_OUTPUT_H
+#define TOOLS_REPORT_DIFF_OUTPUT_H
 
 #include "tools/options.h"
 #include "analysis/compare.h"
@@ -32,19 +32,35 @@ struct diff {
 };
 
 /* How many were compared, and how many of them changed. */
-size_t diff_compared(const struct diff *diff);
-size_t diff_changes(const struct diff *diff);
+static inline size_t diff_compared(const struct diff *diff)
+{
+	return diff->shape == SHAPE_TABLE ? diff->compare.count : diff->tree.paths;
+}
+
+static inline size_t diff_changes(const struct diff *diff)
+{
+	return diff->shape == SHAPE_TABLE ? diff->compare.changes : diff->tree.changes;
+}
 
 /* How many rows of the table are to be shown. */
-size_t diff_rows(const struct diff *diff);
+static inline size_t diff_rows(const struct diff *diff)
+{
+	size_t rows = diff->all ? diff->compare.count : diff->compare.changes;
+
+	return diff->most && rows > diff->most ? diff->most : rows;
+}
 
 /* A change that --fail-above is about. */
-bool diff_is_over(const struct diff *diff, const struct compare_row *row);
-
-double diff_seconds(const struct diff_side *side);
+static inline bool diff_is_over(const struct diff *diff, const struct compare_row *row)
+{
+	return diff->fail_above >= 0 && row->is_change && compare_growth(row) > diff->fail_above;
+}
 
 /* For tree_walk_begin(), with the diff as context. */
-bool diff_shows_node(const void *diff, uint32_t node);
+static inline bool diff_shows_node(const void *diff, uint32_t node)
+{
+	return ((const struct diff *)diff)->shown[node];
+}
 
 void diff_write_text(const struct diff *diff, FILE *to);
 void diff_write_markdown(const struct diff *diff, FILE *to);
