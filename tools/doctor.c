@@ -5,7 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/container.h"
-#include "analysis/text.h"
+#include "analysis/json_writer.h"
 #include "vmm/kvm_probe.h"
 
 #include <errno.h>
@@ -306,25 +306,30 @@ static void print_json(const struct report *report)
 {
 	static const char *const grades[] = {"good", "less", "bad"};
 
-	printf("{\n  \"floor\": \"%s\",\n  \"lab\": %s,\n  \"findings\": [\n", floor_name(report),
-	       report->lab_works ? "true" : "false");
+	struct json json = {.to = stdout};
+
+	json_open(&json, NULL, '{', true);
+	json_string(&json, "floor", floor_name(report));
+	json_bool(&json, "lab", report->lab_works);
+	json_open(&json, "findings", '[', true);
 	for (unsigned i = 0; i < report->count; i++) {
 		const struct finding *finding = &report->findings[i];
 
-		printf("    {\"name\": \"%s\", \"grade\": \"%s\", \"value\": ", finding->name,
-		       grades[finding->grade]);
-		text_print_json(stdout, finding->value, strlen(finding->value));
-		if (*finding->advice) {
-			printf(", \"advice\": ");
-			text_print_json(stdout, finding->advice, strlen(finding->advice));
-		}
-		printf("}%s\n", i + 1 < report->count ? "," : "");
+		json_open(&json, NULL, '{', false);
+		json_string(&json, "name", finding->name);
+		json_string(&json, "grade", grades[finding->grade]);
+		json_string(&json, "value", finding->value);
+		if (*finding->advice)
+			json_string(&json, "advice", finding->advice);
+		json_close(&json);
 	}
-	printf("  ],\n  \"capabilities\": {");
+	json_close(&json);
+	json_open(&json, "capabilities", '{', false);
 	for (unsigned i = 0; i < report->kvm.capability_count; i++)
-		printf("%s\"%s\": %d", i ? ", " : "", report->kvm.capabilities[i].name,
-		       report->kvm.capabilities[i].value);
-	printf("}\n}\n");
+		json_value(&json, report->kvm.capabilities[i].name, "%d",
+			   report->kvm.capabilities[i].value);
+	json_close(&json);
+	json_close(&json);
 }
 
 static void print_text(const struct report *report)

@@ -1,118 +1,113 @@
 /* guestprof annotate as JSON: one object. */
 #include "tools/report/annotate_output.h"
 
-#include "analysis/text.h"
+#include "analysis/json_writer.h"
 
-#include <string.h>
-
-static void print_name(FILE *to, const char *member, const char *name, size_t size)
+static void address_member(struct json *json, const char *name, uint64_t address)
 {
-	fprintf(to, "\"%s\": ", member);
-	text_print_json(to, name, size);
+	json_value(json, name, "\"%#llx\"", (unsigned long long)address);
 }
 
-static void print_places(FILE *to, const struct annotation_line *line)
+static void places_member(struct json *json, const struct annotation_line *line)
 {
-	fputs(", \"source\": [", to);
+	json_open(json, "source", '[', false);
 	for (size_t i = 0; i < line->place_count; i++) {
 		const struct source_frame *place = &line->places[i];
 
-		fputs(i ? ", {" : "{", to);
-		if (place->function) {
-			print_name(to, "inlined", place->function, strlen(place->function));
-			fputs(", ", to);
-		}
-		if (place->file) {
-			print_name(to, "file", place->file, strlen(place->file));
-			fputs(", ", to);
-		}
-		fprintf(to, "\"line\": %u}", place->line);
+		json_open(json, NULL, '{', false);
+		if (place->function)
+			json_string(json, "inlined", place->function);
+		if (place->file)
+			json_string(json, "file", place->file);
+		json_number(json, "line", place->line);
+		json_close(json);
 	}
-	putc(']', to);
+	json_close(json);
 }
 
-static void print_line(FILE *to, const struct annotation_line *line)
+static void instruction_members(struct json *json, const struct annotation_line *line)
 {
 	const struct instruction *instruction = &line->instruction;
+	char bytes[2 * INSTRUCTION_BYTES_MAX + 1] = "";
 
-	fprintf(to, "{\"address\": \"%#llx\", \"size\": %u, \"ticks\": %llu",
-		(unsigned long long)instruction->address, instruction->size,
-		(unsigned long long)line->ticks);
-	if (line->is_gap) {
-		fputs(", \"missing\": true}", to);
-		return;
-	}
-	fputs(", \"bytes\": \"", to);
 	for (unsigned i = 0; i < instruction->size; i++)
-		fprintf(to, "%02x", line->bytes[i]);
-	fprintf(to, "\", ");
-	print_name(to, "mnemonic", instruction->mnemonic, strlen(instruction->mnemonic));
-	fputs(", ", to);
-	print_name(to, "operands", instruction->operands, strlen(instruction->operands));
+		snprintf(bytes + 2 * i, 3, "%02x", line->bytes[i]);
+	json_string(json, "bytes", bytes);
+	json_string(json, "mnemonic", instruction->mnemonic);
+	json_string(json, "operands", instruction->operands);
 	if (instruction->has_target)
-		fprintf(to, ", \"target\": \"%#llx\"", (unsigned long long)instruction->target);
-	if (line->target) {
-		fputs(", ", to);
-		print_name(to, "target_name", line->target->name, line->target->name_bytes);
-	}
+		address_member(json, "target", instruction->target);
+	if (line->target)
+		json_text(json, "target_name", line->target->name, line->target->name_bytes);
 	if (line->is_moved)
-		fputs(", \"changed\": true", to);
+		json_bool(json, "changed", true);
 	if (line->place_count)
-		print_places(to, line);
-	putc('}', to);
+		places_member(json, line);
+}
+
+static void write_line(struct json *json, const struct annotation_line *line)
+{
+	json_open(json, NULL, '{', false);
+	address_member(json, "address", line->instruction.address);
+	json_number(json, "size", line->instruction.size);
+	json_number(json, "ticks", line->ticks);
+	if (line->is_gap)
+		json_bool(json, "missing", true);
+	else
+		instruction_members(json, line);
+	json_close(json);
 }
 
 /* Without code: where samples were, and nothing else. */
-static void print_hits(FILE *to, const struct annotation_function *function)
+static void write_hits(struct json *json, const struct annotation_function *function)
 {
-	for (size_t i = 0; i < function->hit_count; i++)
-		fprintf(to,
-			"%s\n      {\"address\": \"%#llx\", \"ticks\": %llu, \"missing\": true}",
-			i ? "," : "",
-			(unsigned long long)(function->start + function->hits[i].offset),
-			(unsigned long long)function->hits[i].ticks);
+	for (size_t i = 0; i < function->hit_count; i++) {
+		json_open(json, NULL, '{', false);
+		address_member(json, "address", function->start + function->hits[i].offset);
+		json_number(json, "ticks", function->hits[i].ticks);
+		json_bool(json, "missing", true);
+		json_close(json);
+	}
 }
 
-static void print_function(FILE *to, const struct annotation_function *function,
+static void write_function(struct json *json, const struct annotation_function *function,
 			   const struct annotation_listing *listing)
 {
 	const struct trace_symbol *symbol = function->symbol;
 	const char *where;
 	size_t where_bytes = annotation_where(function, &where);
 
-	fputs("    {", to);
-	print_name(to, "name", symbol->name, symbol->name_bytes);
-	fputs(", ", to);
-	print_name(to, "where", where, where_bytes);
-	fprintf(to,
-		", \"address\": \"%#llx\", \"size\": %llu, \"ticks\": %llu, \"unplaced\": %llu,\n"
-		"     \"changed\": %s, \"region\": %s, \"instructions\": [",
-		(unsigned long long)symbol->start,
-		(unsigned long long)(symbol->end - symbol->start),
-		(unsigned long long)function->ticks, (unsigned long long)listing->unplaced,
-		listing->changed ? "true" : "false", function->is_region ? "true" : "false");
+	json_open(json, NULL, '{', false);
+	json_text(json, "name", symbol->name, symbol->name_bytes);
+	json_text(json, "where", where, where_bytes);
+	address_member(json, "address", symbol->start);
+	json_number(json, "size", symbol->end - symbol->start);
+	json_number(json, "ticks", function->ticks);
+	json_number(json, "unplaced", listing->unplaced);
+	json_bool(json, "changed", listing->changed);
+	json_bool(json, "region", function->is_region);
+	json_open(json, "instructions", '[', true);
 	if (!listing->count)
-		print_hits(to, function);
-	for (size_t i = 0; i < listing->count; i++) {
-		fputs(i ? ",\n      " : "\n      ", to);
-		print_line(to, &listing->items[i]);
-	}
-	fputs("]}", to);
+		write_hits(json, function);
+	for (size_t i = 0; i < listing->count; i++)
+		write_line(json, &listing->items[i]);
+	json_close(json);
+	json_close(json);
 }
 
 gp_status_t annotate_write_json(const struct annotate *annotate, FILE *to, struct error *error)
 {
 	const struct annotation *annotation = &annotate->annotation;
 	size_t shown = annotate_count(annotate);
+	struct json json = {.to = to};
 
-	fputs("{\n  ", to);
-	print_name(to, "trace", annotate->path, strlen(annotate->path));
-	fprintf(to,
-		",\n  \"complete\": %s,\n  \"running\": %llu,\n  \"nameless\": %llu,\n"
-		"  \"functions_not_shown\": %zu,\n  \"functions\": [",
-		annotate->trace.info.complete ? "true" : "false",
-		(unsigned long long)annotation->totals.running,
-		(unsigned long long)annotation->nameless, annotation->count - shown);
+	json_open(&json, NULL, '{', true);
+	json_string(&json, "trace", annotate->path);
+	json_bool(&json, "complete", annotate->trace.info.complete);
+	json_number(&json, "running", annotation->totals.running);
+	json_number(&json, "nameless", annotation->nameless);
+	json_number(&json, "functions_not_shown", annotation->count - shown);
+	json_open(&json, "functions", '[', true);
 	for (size_t i = 0; i < shown; i++) {
 		struct annotation_listing listing;
 		gp_status_t status =
@@ -121,10 +116,10 @@ gp_status_t annotate_write_json(const struct annotate *annotate, FILE *to, struc
 
 		if (status)
 			return status;
-		fputs(i ? ",\n" : "\n", to);
-		print_function(to, &annotation->functions[i], &listing);
+		write_function(&json, &annotation->functions[i], &listing);
 		annotation_listing_deinit(&listing);
 	}
-	fputs("\n  ]\n}\n", to);
+	json_close(&json);
+	json_close(&json);
 	return GP_OK;
 }

@@ -2,120 +2,103 @@
  * readers of JSON limit how deep it may nest. */
 #include "tools/report/report_output.h"
 
-#include "base/container.h"
-#include "analysis/text.h"
+#include "analysis/json_writer.h"
 #include "tools/tree_walk.h"
 
-#include <string.h>
-
-static void text_member(FILE *to, const char *name, const char *text)
-{
-	fprintf(to, "  \"%s\": ", name);
-	text_print_json(to, text, strlen(text));
-	fputs(",\n", to);
-}
-
-static void number_member(FILE *to, const char *name, uint64_t value)
-{
-	fprintf(to, "  \"%s\": %llu,\n", name, (unsigned long long)value);
-}
-
-static void counts_member(FILE *to, const char *name, const uint64_t *counts, size_t count,
+static void counts_member(struct json *json, const char *name, const uint64_t *counts, size_t count,
 			  const char *(*name_of)(uint64_t))
 {
-	const char *comma = "";
-
-	fprintf(to, "  \"%s\": {", name);
-	for (size_t i = 0; i < count; i++) {
-		if (!counts[i])
-			continue;
-		fprintf(to, "%s\"%s\": %llu", comma, name_of(i), (unsigned long long)counts[i]);
-		comma = ", ";
-	}
-	fputs("},\n", to);
+	json_open(json, name, '{', false);
+	for (size_t i = 0; i < count; i++)
+		if (counts[i])
+			json_number(json, name_of(i), counts[i]);
+	json_close(json);
 }
 
-static void frame_members(FILE *to, const struct frame *frame)
+static void frame_members(struct json *json, const struct frame *frame, uint64_t self,
+			  uint64_t total)
 {
-	fputs("\"name\": ", to);
-	text_print_json(to, frame->name, frame->name_bytes);
-	fprintf(to, ", \"kind\": \"%s\"", text_frame_kind(frame));
+	json_text(json, "name", frame->name, frame->name_bytes);
+	json_string(json, "kind", text_frame_kind(frame));
 	if (frame->kind >= FRAME_PROCESS && frame->kind <= FRAME_VCPU && frame->id != FRAME_NO_ID)
-		fprintf(to, ", \"id\": %llu", (unsigned long long)frame->id);
+		json_number(json, "id", frame->id);
+	json_number(json, "self", self);
+	json_number(json, "total", total);
 }
 
-static void write_rows(const struct report *report, FILE *to)
+static void write_rows(const struct report *report, struct json *json)
 {
 	size_t shown = report_rows(report);
 
-	fputs("  \"rows\": [", to);
+	json_open(json, "rows", '[', true);
 	for (size_t i = 0; i < shown; i++) {
 		const struct table_row *row = &report->table.rows[i];
 
-		fprintf(to, "%s\n    {", i ? "," : "");
-		frame_members(to, &report->frames.entries[row->frame]);
-		fprintf(to, ", \"self\": %llu, \"total\": %llu}", (unsigned long long)row->self,
-			(unsigned long long)row->total);
+		json_open(json, NULL, '{', false);
+		frame_members(json, &report->frames.entries[row->frame], row->self, row->total);
+		json_close(json);
 	}
-	fprintf(to, "\n  ],\n  \"rows_not_shown\": %zu\n", report->table.count - shown);
+	json_close(json);
+	json_number(json, "rows_not_shown", report->table.count - shown);
 }
 
-static void write_nodes(const struct report *report, FILE *to)
+static void write_nodes(const struct report *report, struct json *json)
 {
 	struct tree_walk walk;
 	size_t shown = 0;
 
-	fputs("  \"nodes\": [", to);
+	json_open(json, "nodes", '[', true);
 	tree_walk_begin(&walk, &report->tree, report_shows_node, report);
-	while ((!report->most || shown < report->most) && tree_walk_next(&walk)) {
+	while ((!report->most || shown++ < report->most) && tree_walk_next(&walk)) {
 		const struct call_tree_node *node = &report->tree.nodes[walk.node];
 
-		fprintf(to, "%s\n    {\"id\": %u, \"parent\": %u, ", shown++ ? "," : "", walk.node,
-			node->parent);
-		frame_members(to, &report->frames.entries[node->frame]);
-		fprintf(to, ", \"self\": %llu, \"total\": %llu}", (unsigned long long)node->self,
-			(unsigned long long)node->total);
+		json_open(json, NULL, '{', false);
+		json_number(json, "id", walk.node);
+		json_number(json, "parent", node->parent);
+		frame_members(json, &report->frames.entries[node->frame], node->self, node->total);
+		json_close(json);
 	}
-	fputs("\n  ]\n", to);
+	json_close(json);
 }
 
 void report_write_json(const struct report *report, FILE *to)
 {
+	static const char *const shapes[] = {"table", "callees", "callers"};
 	const struct profile_totals *totals = &report->totals;
 	const struct trace_info *info = &report->trace.info;
-	static const char *const shapes[] = {"table", "callees", "callers"};
+	struct json json = {.to = to};
 
-	fputs("{\n", to);
-	text_member(to, "trace", report->path);
-	text_member(to, "guest", info->banner);
-	text_member(to, "kernel", info->kernel);
-	text_member(to, "command_line", info->command_line);
+	json_open(&json, NULL, '{', true);
+	json_string(&json, "trace", report->path);
+	json_string(&json, "guest", info->banner);
+	json_string(&json, "kernel", info->kernel);
+	json_string(&json, "command_line", info->command_line);
 	if (*info->source)
-		text_member(to, "source", info->source);
-	text_member(to, "tick_source", info->tick_source);
-	text_member(to, "ended", info->end_reason);
-	fprintf(to, "  \"complete\": %s,\n", info->complete ? "true" : "false");
-	number_member(to, "vcpus", info->vcpus);
-	number_member(to, "period_ns", info->period_ns);
-	number_member(to, "duration_ns", info->last_ns - info->first_ns);
-	number_member(to, "stacks", info->stacks);
-	number_member(to, "partials", info->partials);
-	number_member(to, "dropped", info->dropped_records);
-	number_member(to, "bad_records", info->bad_records);
-	number_member(to, "console_lines", info->console_lines);
-	number_member(to, "console_lines_lost", info->console_lost);
-	number_member(to, "ticks", totals->ticks);
-	number_member(to, "filtered", totals->filtered);
-	number_member(to, "running", totals->running);
-	number_member(to, "unnamed", totals->unnamed);
-	counts_member(to, "modes", totals->modes, FRAMES_MODES, frames_mode_name);
-	counts_member(to, "stack_ends", totals->ends, FRAMES_ENDS, frames_end_name);
-	text_member(to, "shape", shapes[report->shape]);
-	text_member(to, "by", report->column);
-	number_member(to, "whole", report->whole);
+		json_string(&json, "source", info->source);
+	json_string(&json, "tick_source", info->tick_source);
+	json_string(&json, "ended", info->end_reason);
+	json_bool(&json, "complete", info->complete);
+	json_number(&json, "vcpus", info->vcpus);
+	json_number(&json, "period_ns", info->period_ns);
+	json_number(&json, "duration_ns", info->last_ns - info->first_ns);
+	json_number(&json, "stacks", info->stacks);
+	json_number(&json, "partials", info->partials);
+	json_number(&json, "dropped", info->dropped_records);
+	json_number(&json, "bad_records", info->bad_records);
+	json_number(&json, "console_lines", info->console_lines);
+	json_number(&json, "console_lines_lost", info->console_lost);
+	json_number(&json, "ticks", totals->ticks);
+	json_number(&json, "filtered", totals->filtered);
+	json_number(&json, "running", totals->running);
+	json_number(&json, "unnamed", totals->unnamed);
+	counts_member(&json, "modes", totals->modes, FRAMES_MODES, frames_mode_name);
+	counts_member(&json, "stack_ends", totals->ends, FRAMES_ENDS, frames_end_name);
+	json_string(&json, "shape", shapes[report->shape]);
+	json_string(&json, "by", report->column);
+	json_number(&json, "whole", report->whole);
 	if (report->shape == SHAPE_TABLE)
-		write_rows(report, to);
+		write_rows(report, &json);
 	else
-		write_nodes(report, to);
-	fputs("}\n", to);
+		write_nodes(report, &json);
+	json_close(&json);
 }
