@@ -20,7 +20,8 @@ struct json {
 	} open[JSON_DEPTH_MAX];
 };
 
-/* In an array `name` is NULL. `bracket` is '{' or '['; in_lines: each member gets a line of its own.
+/* In an array `name` is NULL. `bracket` is '{' or '['; in_lines: each member gets a line of its
+ * own.
  */
 void json_open(struct json *json, const char *name, char bracket, bool in_lines);
 void json_close(struct json *json);

@@ -23,7 +23,7 @@ struct live_vcpu {
 	uint64_t modes[FRAMES_MODES];
 };
 
-/* For all vCPUs, whatever the filter takes. */
+/* For all vCPUs; the filter does not count. */
 struct live_rates {
 	double seconds; /* that the window really spans */
 	uint64_t ticks; /* in it: of stacks and partial samples */

@@ -16,15 +16,15 @@
 #define REDRAW_NS (200 * NS_PER_MILLISECOND)
 #define TEXT_MAX 128
 
-/* Work tells how far it is; but some cannot: what is being sorted, compressed or written. A thread
- * sees that nothing has been told for a second, and shows for how long. */
+/* Some work cannot report how far it is: sorting, compressing, writing. When there has been no
+ * report for a second, a thread shows for how long. */
 static struct {
 	pthread_mutex_t lock; /* for all that follows */
 	const char *program;
-	bool shown; /* somebody looks */
+	bool shown; /* standard error is a terminal */
 	bool drawn;
 	uint64_t next_ns;
-	uint64_t told_ns;    /* when was told what is */
+	uint64_t told_ns;    /* time of the last report */
 	bool ended;          /* all of it was done then */
 	char text[TEXT_MAX]; /* without the program's name */
 	bool has_thread;
@@ -48,7 +48,7 @@ static size_t cut(int size, size_t capacity)
 	return (size_t)size < capacity ? (size_t)size : capacity - 1;
 }
 
-/* What is shown while nobody tells anything. */
+/* What is shown while there is no report. */
 static void draw_silence(uint64_t now)
 {
 	unsigned long long seconds = (now - line.told_ns) / PATIENCE_NS;

@@ -1,8 +1,8 @@
-/* A line on a terminal that says how far long work is; nothing in a pipe or a file, and nothing for
- * work of less than a second.
+/* A line on a terminal that shows how far long work is; nothing in a pipe or a file, and nothing
+ * for work of less than a second.
  *
- * One line for the process, on standard error: it belongs to the main thread. End it before you
- * print; output_open() does when the output is a terminal itself. Where nothing is told for a
+ * One line for the process, on standard error: it belongs to the main thread. End it before
+ * printing; output_open() does when the output is a terminal itself. When there is no report for a
  * second, as while something large is sorted, compressed or written, it says for how long.
  *
  *     progress_begin("guestprof report");

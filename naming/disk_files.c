@@ -304,7 +304,7 @@ struct search {
 	int out;
 };
 
-/* Wherever the file system is mounted, some end of the path is the path in it. */
+/* The mount point is not known: some end of the path is the path in the file system. */
 static bool search_part(const struct search *search, const struct part *part)
 {
 	ext2_filsys system;

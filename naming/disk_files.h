@@ -29,8 +29,8 @@ struct disk_files {
 	bool (*confine)(uint64_t memory_bytes);
 };
 
-/* Opens the raw images or block devices at `paths`; those that cannot be opened, which whoever
- * needs them says, are left out. GP_ERR_NOT_SUPPORTED: a library is not here, or was not when this
+/* Opens the raw images or block devices at `paths`; those that cannot be opened are left
+ * out: the machine reports them. GP_ERR_NOT_SUPPORTED: a library is not here, or was not when this
  * was built; `error` names what to install. Nothing is found then. */
 gp_status_t disk_files_init(struct disk_files *self, const char *const *paths, unsigned count,
 			    bool (*confine)(uint64_t memory_bytes), struct error *error);

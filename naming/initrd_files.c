@@ -200,7 +200,7 @@ static bool see_compressed(struct pass *pass, uint64_t offset)
 		stream.fd = output;
 		cpio_reader_init(&reader, &stream.stream);
 		ended = see_entries(pass, &reader, &end);
-		/* It ends when nobody reads what it writes. */
+		/* The program ends when its output is closed. */
 		close(take_fd(&output));
 		while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
 			;

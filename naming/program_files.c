@@ -19,7 +19,7 @@
 /* The helper answers within a millisecond, unless it has to unpack an archive: then the one who
  * asks has better to do. */
 #define PATIENCE_MILLISECONDS 20
-/* An answer that nobody comes for. */
+/* After this time nobody will ask for the answer. */
 #define STALE_NS (5 * NS_PER_SECOND)
 
 /* The helper takes one after the other. */
@@ -216,7 +216,7 @@ static _Noreturn void become_helper(int socket, int initrd_fd, int symfs_fd,
 	_exit(0);
 }
 
-/* Twice: nobody has to wait for the one that stays. */
+/* fork() twice: the helper becomes a child of init, so that nobody has to wait for it. */
 static bool start_helper(int socket, int initrd_fd, int symfs_fd, const struct disk_files *disks)
 {
 	pid_t child = fork();
@@ -248,7 +248,7 @@ gp_status_t program_files_start(const struct program_files_places *places,
 	if (places->symfs && symfs_fd < 0)
 		return error_set_errno(error, errno, "cannot open the directory %s (--symfs)",
 				       places->symfs);
-	/* Whoever needs it says what is wrong with it; a guest may do without ours. */
+	/* An initrd that cannot be opened is not an error here: the machine reports it. */
 	if (places->initrd)
 		initrd_fd = open(places->initrd, O_RDONLY | O_CLOEXEC);
 	self = calloc(1, sizeof(*self));

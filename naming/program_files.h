@@ -3,7 +3,7 @@
  * the host's own files.
  *
  * guestprof itself may open nothing once its sandbox is closed. So a helper process is started
- * before: it is told which file is wanted, by its build id (without one, by its path and size), and
+ * before. It gets a request for a file, by its build id (without one, by its path and size), and
  * hands over a descriptor to read it by. It gives nothing but ELF programs and libraries, found in
  * that order:
  *
@@ -40,7 +40,7 @@ gp_status_t program_files_start(const struct program_files_places *places,
 /* Why the disks are not looked at (a library is missing); NULL: they are, or there are none. */
 const char *program_files_no_disks(const struct program_files *files);
 
-/* NULL is ignored. Nobody asks any more. */
+/* No more questions may come. NULL is ignored. */
 void program_files_end(struct program_files *files);
 
 /* Any thread, several at a time, in a sandbox for readers as well. */

@@ -87,7 +87,7 @@ gp_status_t symbol_files_read_kernel(const char *path, struct symbol_table *out,
 	status = symbols_file_parse(bytes, size, (struct symbols_base){0}, out, &ignored);
 	if (status == GP_ERR_NO_MEMORY)
 		return error_set(error, status, "no memory for the symbols of %s", path);
-	/* What is wrong with it as a kernel, its boot will tell. */
+	/* If it is no kernel, booting it will fail. */
 	*found = status == GP_OK;
 	return GP_OK;
 }

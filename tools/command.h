@@ -9,7 +9,7 @@ struct command {
 	const char *summary; /* one line for `guestprof --help` */
 	/* argv[0] is the subcommand's name. Returns the exit code of the process. Called once,
 	 * on the main thread; may print and may exit. What it printed to standard output need not
-	 * be written out yet: main() does, and tells when that fails. */
+	 * be written out yet: main() does, and reports when that fails. */
 	int (*run)(int argc, char **argv);
 };
 

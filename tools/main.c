@@ -37,7 +37,7 @@ static void print_help(FILE *to)
 	      to);
 }
 
-/* A reader that is gone is an error like any other, told in a line. Not SIG_IGN: the programs that
+/* A closed pipe is an error like any other, reported in a line. Not SIG_IGN: the programs that
  * are started from here would inherit it. */
 static void stay_alive(int signal)
 {

@@ -167,7 +167,7 @@ gp_status_t output_finish(struct output *output, struct error *error)
 		else
 			free(take_pointer(&output->temporary));
 	}
-	/* Told once. */
+	/* Reported once. */
 	if (status && output->file)
 		clearerr(output->file);
 	output_abandon(output);

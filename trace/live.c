@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What stands before the window and is kept because something in the window, or later, needs it.
+/* What comes before the window and stays because something in the window, or later, needs it.
  * Each has its part of the memory; the rest is room for what comes. */
 enum part {
 	PART_HEAD,    /* what the format and the session are: seven records at most */

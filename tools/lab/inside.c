@@ -46,23 +46,6 @@ static _Noreturn void wait_for_the_end(void)
 		pause();
 }
 
-static _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* Before the control port works. */
-static _Noreturn void die(const char *format, ...)
-{
-	va_list arguments;
-	char text[512];
-
-	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
-	dprintf(2, LAB_FAILURE_MARK "%s\n", text);
-	sleep(1);
-	reboot(RB_POWER_OFF);
-	wait_for_the_end();
-}
-
 static void send_all(struct lab_writer *writer)
 {
 	while (lab_writer_pending(writer)) {
@@ -78,6 +61,7 @@ static void send_all(struct lab_writer *writer)
 static _Noreturn void fail(struct inside *inside, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Says why on the control port or, before there is one, on the console. */
 static _Noreturn void fail(struct inside *inside, const char *format, ...)
 {
 	va_list arguments;
@@ -86,14 +70,20 @@ static _Noreturn void fail(struct inside *inside, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	lab_writer_put(&inside->answers, LAB_FAILED, text, strlen(text));
-	send_all(&inside->answers);
+	if (inside->answers.fd > 0 &&
+	    lab_writer_put(&inside->answers, LAB_FAILED, text, strlen(text))) {
+		send_all(&inside->answers);
+		wait_for_the_end();
+	}
+	dprintf(2, LAB_FAILURE_MARK "%s\n", text);
+	sleep(1);
+	reboot(RB_POWER_OFF);
 	wait_for_the_end();
 }
 
 /* Opens a virtio-serial port. They come up one after the other, so this waits for it, ten seconds
  * at most. */
-static int open_port(unsigned number)
+static int open_port(struct inside *inside, unsigned number)
 {
 	char pattern[32];
 
@@ -109,7 +99,7 @@ static int open_port(unsigned number)
 			return fd;
 		sleep_ns(10 * NS_PER_MILLISECOND);
 	}
-	die("the port %u is not there", number);
+	fail(inside, "the port %u is not there", number);
 }
 
 /* Splits strings off `*at`, of which *left bytes are there, as an array that exec takes. */
@@ -160,9 +150,9 @@ static void wait_for_request(struct inside *inside)
 		struct pollfd port = {.fd = inside->control.fd, .events = POLLIN};
 
 		if (poll(&port, 1, -1) < 0 && errno != EINTR)
-			die("cannot wait for the request: %s", strerror(errno));
+			fail(inside, "cannot wait for the request: %s", strerror(errno));
 		if (!lab_reader_fill(&inside->control))
-			die("the host closed the control port");
+			wait_for_the_end(); /* the host is gone */
 	}
 	if (frame.kind != LAB_REQUEST)
 		fail(inside, "no request came first");
@@ -433,18 +423,18 @@ void lab_inside(void)
 	/* L1 has no user whom a limit could protect. */
 	setrlimit(RLIMIT_MEMLOCK, &unlimited);
 	if (qemu_races_start_cpus(&error))
-		die("%s", error.text);
-	inside.control.fd = inside.answers.fd = open_port(LAB_PORT_CONTROL);
-	inside.streams[0].from = open_port(LAB_PORT_STREAM);
-	inside.streams[1].to = open_port(LAB_PORT_STREAM + 1);
-	inside.streams[2].to = open_port(LAB_PORT_STREAM + 2);
+		fail(&inside, "%s", error.text);
+	inside.control.fd = inside.answers.fd = open_port(&inside, LAB_PORT_CONTROL);
+	inside.streams[0].from = open_port(&inside, LAB_PORT_STREAM);
+	inside.streams[1].to = open_port(&inside, LAB_PORT_STREAM + 1);
+	inside.streams[2].to = open_port(&inside, LAB_PORT_STREAM + 2);
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (signals < 0)
-		die("cannot wait for signals: %s", strerror(errno));
+		fail(&inside, "cannot wait for signals: %s", strerror(errno));
 	wait_for_request(&inside);
 	enter_directory(&inside);
 	start_command(&inside);

@@ -87,7 +87,7 @@ static gp_status_t fill_cache(const char *package, const char *kernels, const ch
 		return error->status;
 	if (!strcmp(packages.names[0], package))
 		return GP_OK;
-	unlink(link); /* one that leads nowhere any more */
+	unlink(link); /* its target may be gone */
 	if (symlink(packages.names[0], link) < 0)
 		return error_set_errno(error, errno, "cannot make %s", link);
 	return GP_OK;

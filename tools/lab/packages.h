@@ -11,7 +11,8 @@
 #define LAB_PACKAGE_NAME 128
 
 /* A kernel's packages: one up to Linux 6.18; since then modules and vmlinuz have their own. The
- * first is the one that depends on the others, linux-image-RELEASE, whose name tells kernels apart.
+ * first is the one that depends on the others, linux-image-RELEASE, whose name is unique to the
+ * kernel.
  */
 struct lab_packages {
 	char names[LAB_PACKAGES_MAX][LAB_PACKAGE_NAME];
@@ -27,8 +28,8 @@ bool lab_is_package(const char *wanted);
 bool lab_packages_parse(const char *image, const char *depends, struct lab_packages *out);
 
 /* Finds the packages of the kernel that `wanted` names, a package such as linux-image-amd64 among
- * them; of NAME@SUITE those of that suite of Debian, whatever this machine's apt knows. Needs no
- * root. */
+ * them; of NAME@SUITE those of that suite of Debian, even when this machine's apt does not know it.
+ * Needs no root. */
 gp_status_t lab_packages_find(const char *wanted, struct lab_packages *out, struct error *error);
 
 /* Downloads all of them to `directory`, each as NAME_VERSION_ARCHITECTURE.deb. Shows progress. */

@@ -38,7 +38,7 @@ enum lab_frame_kind {
 	LAB_SIGNAL,      /* uint32_t: a signal for the command */
 	LAB_WINDOW,      /* struct lab_window */
 	LAB_INPUT_END,   /* uint64_t: the bytes of the input, all of which have been sent */
-	LAB_CLOSE,       /* uint32_t: 1 or 2, nobody reads that stream any more */
+	LAB_CLOSE,       /* uint32_t: 1 or 2: that stream has no reader any more */
 	/* from L1 */
 	LAB_STARTED,      /* the command runs */
 	LAB_INPUT_CLOSED, /* the command closed its input */

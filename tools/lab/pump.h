@@ -2,7 +2,7 @@
  * port, that port into the command's pipe, and so on. Both ends of the lab move bytes with this.
  *
  * The ports carry the bytes as they are. Where a stream ends is said on the control port, as a
- * number of bytes: a port itself cannot tell an end from a pause.
+ * number of bytes: a port does not say whether more will come.
  */
 #ifndef TOOLS_LAB_PUMP_H
 #define TOOLS_LAB_PUMP_H
@@ -21,7 +21,7 @@ struct lab_pump {
 	uint64_t all;   /* so many there will be, when all_is_known */
 	bool all_is_known;
 	bool ended;  /* nothing more comes from `from` */
-	bool broken; /* nobody takes what is written to `to` */
+	bool broken; /* `to` has no reader any more */
 	size_t start, used;
 	uint8_t bytes[LAB_PUMP_BYTES]; /* from start to used: taken, not written yet */
 };

@@ -69,8 +69,8 @@ static gp_status_t make_users(int fds[static HELD], struct error *error)
 	return GP_OK;
 }
 
-/* Descriptors on their way through a socket live as long as the socket, and belong to nobody: the
- * command sees no virtual machines that are not its own. */
+/* Descriptors that are in a socket live as long as the socket, and no process has them: the command
+ * sees no virtual machines but its own. */
 static gp_status_t put_out_of_sight(const int fds[static HELD], struct error *error)
 {
 	int sockets[2]; /* never closed */

@@ -221,7 +221,7 @@ static void handle_signal(struct run *run, int number)
 		lab_writer_put(&run->requests, LAB_WINDOW, &window, sizeof(window));
 		return;
 	}
-	if (number == SIGCHLD) /* QEMU; its sockets tell the rest */
+	if (number == SIGCHLD) /* QEMU has ended; its sockets show that, too */
 		return;
 	if (!run->end_asked_at_ns && (number == SIGTERM || number == SIGHUP))
 		run->end_asked_at_ns = monotonic_ns();

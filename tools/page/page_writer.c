@@ -18,8 +18,8 @@ struct writing {
 	char nonce[NONCE_BYTES * 2 + 1];
 };
 
-/* The page's own security policy lets only the script with this word run, which nobody who made a
- * trace can know. */
+/* The page's security policy lets only the script with this word run. Who made the trace cannot
+ * know it. */
 static gp_status_t make_nonce(char nonce[NONCE_BYTES * 2 + 1], struct error *error)
 {
 	unsigned char bytes[NONCE_BYTES];

@@ -27,7 +27,7 @@ struct record_status {
 	uint64_t last_modes[RECORD_MODES];
 };
 
-/* Before the guest runs. `session` NULL: there is only the time to tell. */
+/* Before the guest runs. `session` NULL: only the time is shown. */
 void record_status_init(struct record_status *status, const gp_sampler_t *session,
 			const struct recorder *recorder, unsigned vcpus);
 

@@ -94,7 +94,7 @@ gp_status_t sampling_open_output(struct sampling *sampling, struct error *error)
 				 "the trace %s is not a regular file; give another with -o", path);
 	if (ftruncate(sampling->output_fd, 0))
 		return error_set_errno(error, errno, "cannot empty the old trace %s (-o)", path);
-	/* Whoever has gone meanwhile need not hear it. */
+	/* The reader may have gone meanwhile: no error. */
 	if (sampling->options->ready_fd >= 0 && write(sampling->options->ready_fd, "", 1) < 0)
 		return GP_OK;
 	return GP_OK;

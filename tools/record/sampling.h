@@ -1,5 +1,5 @@
-/* A session with its trace: what every command that samples does in the same way, whoever owns the
- * vCPUs. The caller makes the target, waits, and ends. */
+/* A session with its trace: what every command that samples does in the same way, whatever process
+ * has the vCPUs. The caller makes the target, waits, and ends. */
 #ifndef TOOLS_RECORD_SAMPLING_H
 #define TOOLS_RECORD_SAMPLING_H
 
@@ -41,7 +41,7 @@ bool sampling_is_compressed(const struct sampling_options *options);
 /* Opens and empties the trace; it can be read, too. */
 gp_status_t sampling_open_output(struct sampling *sampling, struct error *error);
 
-/* Starts session and recorder. `config` has what the options do not tell: the target and what the
+/* Starts session and recorder. `config` has what is not in the options: the target and what the
  * file says about it. */
 gp_status_t sampling_start(struct sampling *sampling, struct recorder_config *config,
 			   struct error *error);

@@ -30,8 +30,8 @@ struct sampling_options {
 	uint64_t depth;
 	uint64_t duration_ns;
 	const char *output;
-	/* Not an option: somebody follows the trace, and waits here for a byte that says that it is
-	 * open and empty; -1: nobody. */
+	/* Not an option: a process that follows the trace waits here for a byte, which says that
+	 * the trace is open and empty; -1: there is none. */
 	int ready_fd;
 	bool json;
 	const char *symbol_files[SAMPLING_SYMBOL_FILES_MAX]; /* FILE or FILE@BASE */
@@ -68,8 +68,8 @@ extern const char *const sampling_events[];
 const char *sampling_take_vcpus(void *sampling, char *text);
 const char *sampling_take_symbols(void *sampling, char *text);
 
-/* What --help says of those in the sampling part; -o, --duration and --json are the command's to
- * tell, with what they mean there. */
+/* What --help says of those in the sampling part; -o, --duration and --json are in
+ * each command's own help, with what they mean there. */
 #define SAMPLING_HELP                                                                      \
 	"      --period N          instead of -F: nanoseconds, or events with -e cycles\n" \
 	"  -e, --event NAME        what ticks: timer (default), cpu-clock, cycles,\n"      \

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Above this the end would keep people waiting for what report tells as well. */
+/* A larger trace would take too long to read; report shows the same. */
 #define BYTES_MAX (UINT64_C(512) << 20)
 
 static void print_where(const struct recorder_summary *summary, int trace_fd)
@@ -21,7 +21,7 @@ static void print_where(const struct recorder_summary *summary, int trace_fd)
 	bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, trace_fd, 0);
 	if (bytes == MAP_FAILED)
 		return;
-	/* A compressed one is read from a file that would have to be made, which nobody may here.
+	/* A compressed one would have to be unpacked into a file, which the sandbox does not allow.
 	 */
 	if (size >= 2 && !memcmp(bytes, "\x1f\x8b", 2)) {
 		munmap(bytes, size);
@@ -33,7 +33,7 @@ static void print_where(const struct recorder_summary *summary, int trace_fd)
 		trace_close(&trace);
 	}
 	if (error.status)
-		fprintf(stderr, "  cannot say where the time went: %s\n", error.text);
+		fprintf(stderr, "  the trace could not be read back: %s\n", error.text);
 	munmap(bytes, size);
 }
 

@@ -5,8 +5,8 @@
 #include "tools/record/sampling.h"
 
 /* To standard error: how it ended, what became of the ticks, where the time went, and how to look
- * at it; and a line for whatever could not be found out. Reads the finished trace through its
- * descriptor and opens nothing, for a sandbox is closed by now. */
+ * at it; and a line for everything that could not be found out. Reads the finished trace through
+ * its descriptor and opens nothing, for a sandbox is closed by now. */
 void sampling_print_summary(const struct sampling *sampling, const char *end,
 			    const struct recorder_summary *summary);
 

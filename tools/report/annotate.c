@@ -97,13 +97,12 @@ static gp_status_t build(struct annotate *annotate, const struct choice *choice,
 					     &annotate->annotation, error);
 
 	if (!status && !annotate->annotation.count)
-		status = annotate->pattern
-				 ? error_set(error, GP_ERR_NOT_FOUND,
-					     "no sample stopped in a function '%s'; guestprof "
-					     "report lists those that have some",
-					     annotate->pattern)
-				 : error_set(error, GP_ERR_NOT_FOUND,
-					     "no sample stopped in a function with a name");
+		status = annotate->pattern ? error_set(error, GP_ERR_NOT_FOUND,
+						       "no sample is in a function '%s'; guestprof "
+						       "report lists those that have some",
+						       annotate->pattern)
+					   : error_set(error, GP_ERR_NOT_FOUND,
+						       "no sample is in a function with a name");
 	return status ? status : find_lines(annotate, choice, error);
 }
 

@@ -4,11 +4,7 @@
 
 #include "tools/options.h"
 #include "analysis/profile.h"
-<<<<<<< HEAD:tools/report/report.h
-=======
-#include "analysis/table.h"
 #include "analysis/text.h"
->>>>>>> 0393ad9 (base: reading, writing and passing descriptors as a whole):tools/report/report_output.h
 
 struct report {
 	const char *path;

@@ -115,7 +115,7 @@ static void leave(void)
 	if (!is_taken)
 		return;
 	is_taken = 0;
-	/* Whatever cannot be written stays unwritten: there is no other way left. */
+	/* If this fails, there is nothing else to try. */
 	if (write(STDOUT_FILENO, leaving, leaving_size) < 0)
 		errno = 0;
 	tcsetattr(STDOUT_FILENO, TCSANOW, &terminal_before);

@@ -242,8 +242,8 @@ static bool follows_names(const struct top_display *display)
 	return display->page == TOP_FUNCTIONS || display->page == TOP_THREADS;
 }
 
-/* Notes which function or thread is selected, so that it stays so wherever it goes; the top one is
- * the top one, whatever comes there. */
+/* Remembers which function or thread is selected, so that it stays selected when it moves. The
+ * first row stays the first row. */
 static void note_selected(struct top_display *display)
 {
 	struct top_function *noted = &display->selected_row;

@@ -61,7 +61,7 @@ struct top_display {
 	size_t selected;
 	size_t first;                     /* row at the top of the list */
 	size_t height;                    /* rows that the list has room for */
-	struct top_function selected_row; /* empty name: the top one, whatever it is */
+	struct top_function selected_row; /* empty name: the first one */
 
 	char find[TOP_TEXT_MAX]; /* in names of functions and threads */
 	char processes[TOP_TEXT_MAX];

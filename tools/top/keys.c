@@ -79,7 +79,7 @@ static void ask(struct top_display *display, char *text)
 	snprintf(display->typed, sizeof(display->typed), "%s", text);
 }
 
-/* Takes what was typed; what is no filter is told, and the one before stays. */
+/* Takes what was typed. If it is no filter, says so and goes back to the one before. */
 static void answer(struct top_display *display)
 {
 	char before[TOP_TEXT_MAX];

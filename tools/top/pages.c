@@ -1,4 +1,4 @@
-/* The pages of `guestprof top`, drawn line by line: what does not fit is cut, whatever the size. */
+/* The pages of `guestprof top`, drawn line by line: what does not fit is cut. */
 #include "base/container.h"
 #include "analysis/text.h"
 #include "tools/top/curses.h"

@@ -107,7 +107,7 @@ static _Noreturn void run_recorder(const struct top_recorder *recorder, const ch
 {
 	AUTO_CLOSE int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
-	/* A display that is killed ends its guest: nobody else would. */
+	/* The guest ends when the display is killed: nothing else would end it. */
 	if (nothing < 0 || prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != display ||
 	    dup2(nothing, STDIN_FILENO) < 0 || dup2(console, STDOUT_FILENO) < 0 ||
 	    dup2(messages, STDERR_FILENO) < 0)
@@ -259,7 +259,7 @@ static void give_back(struct top_source *source)
 {
 	off_t to = source->offset / GIVE_BACK_BYTES * GIVE_BACK_BYTES;
 
-	/* Where the system cannot, the trace merely stays. */
+	/* Where the system cannot do that, the trace stays in memory. */
 	if (source->in_memory && to > source->given_back &&
 	    !fallocate(source->trace_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 		       source->given_back, to - source->given_back))
@@ -332,7 +332,7 @@ gp_status_t top_source_look(struct top_source *source, struct live_snapshot *sna
 	return GP_OK;
 }
 
-/* Tells the recording to end, once; after END_SECONDS there is no more asking. */
+/* Asks the recording to end; after END_SECONDS kills it. */
 static void end_recording(struct top_source *source)
 {
 	uint64_t deadline = monotonic_ns() + END_SECONDS * NS_PER_SECOND;

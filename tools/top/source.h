@@ -4,7 +4,7 @@
  * a file, or to memory when none is to be kept. While the display waits for a key, the trace is
  * followed (trace/live.h) and what the recording prints is taken. So the display needs nothing of
  * the recorder but its file: it cannot slow the guest down or bring it to an end, the recording
- * stays in its sandbox, and any file that grows can be shown, whoever writes it. A trace in memory
+ * stays in its sandbox, and any file that grows can be shown. A trace in memory
  * is given back as it is read.
  *
  * top_source_open() or top_source_record(), then top_source_follow() and top_source_look() in turn,
@@ -23,7 +23,7 @@
 struct top_recorder {
 	/* In the new process: without input, its output and messages go to the display. Writes a
 	 * byte to `ready_fd` when the trace is open and what was in it is gone. Returns its exit
-	 * code; SIGTERM ends it in order. */
+	 * code; SIGTERM ends it properly. */
 	int (*run)(void *context, const char *trace, int ready_fd);
 	void *context;
 	const char *trace; /* the file; NULL: in memory, not kept */
@@ -67,8 +67,7 @@ short top_source_follow(struct top_source *source, int fd, uint64_t until_ns);
 gp_status_t top_source_look(struct top_source *source, struct live_snapshot *snapshot,
 			    struct top_state *state, struct error *error);
 
-/* Ends a recording in order, at most for half a minute, and tells its last words. NULL is
- * ignored. */
+/* Ends a recording, within half a minute, and gives its last state. NULL is ignored. */
 void top_source_close(struct top_source *source, struct top_state *state);
 
 #endif

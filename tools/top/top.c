@@ -163,7 +163,7 @@ static void catch_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-/* The pictures, until somebody ends them. */
+/* Draws until a key or a signal ends it. */
 static void show(struct top_display *display, struct top_source *source, uint64_t interval_ns)
 {
 	uint64_t next = 0;
@@ -179,7 +179,7 @@ static void show(struct top_display *display, struct top_source *source, uint64_
 
 			top_display_refresh(display);
 			cost = monotonic_ns() - before;
-			/* At most a quarter of one CPU, whatever there is to add up. */
+			/* At most a quarter of one CPU. */
 			next = before + (interval_ns > 4 * cost ? interval_ns : 4 * cost);
 		}
 		top_pages_draw(display);
@@ -232,7 +232,7 @@ static int run(struct top_source *source, const struct top_options *options, con
 	return signalled ? EXIT_SIGNALLED : EXIT_SUCCESS;
 }
 
-/* What a subcommand that samples is told by us and not by its command line. */
+/* What does not come from the command line of the command that samples. */
 static void redirect(struct sampling_options *sampling, const char *trace, int ready_fd)
 {
 	sampling->output = trace;
