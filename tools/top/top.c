@@ -163,6 +163,15 @@ static void catch_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+/* A terminal that takes no output now, behind a stalled ssh for instance, is not waited for: the
+ * trace goes on being read. */
+static bool takes_output(void)
+{
+	struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+	return poll(&output, 1, 0) > 0 && output.revents & POLLOUT;
+}
+
 /* Draws until a key or a signal ends it. */
 static void show(struct top_display *display, struct top_source *source, uint64_t interval_ns)
 {
@@ -182,7 +191,8 @@ static void show(struct top_display *display, struct top_source *source, uint64_
 			/* At most a quarter of one CPU. */
 			next = before + (interval_ns > 4 * cost ? interval_ns : 4 * cost);
 		}
-		top_pages_draw(display);
+		if (takes_output())
+			top_pages_draw(display);
 		/* A terminal that is gone is like SIGHUP. */
 		if (top_source_follow(source, STDIN_FILENO, next) & (POLLHUP | POLLERR | POLLNVAL))
 			signalled = 1;
