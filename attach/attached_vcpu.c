@@ -30,7 +30,7 @@ static void watch_for_reset(struct attached_vcpu *vcpu, const struct guest_cpu *
 		vcpu->paged = true;
 	else if (vcpu->index == 0 && vcpu->paged && !(cpu->cr0 & X86_CR0_PROTECTED) &&
 		 !run_page_in_smm(&vcpu->page))
-		attached_vm_request_end(vcpu->vm, ATTACHED_RESET);
+		guest_end_request(vcpu->end, GUEST_RESET);
 }
 
 /* ptrace. The sample is taken while the thread is stopped. */
@@ -40,7 +40,7 @@ static void see_end(struct attached_vcpu *vcpu, const struct vcpu_stopped *stopp
 {
 	atomic_store(&vcpu->gone, true);
 	if (stopped->killed)
-		attached_vm_request_end(vcpu->vm, ATTACHED_VMM_KILLED);
+		guest_end_request(vcpu->end, GUEST_VMM_KILLED);
 }
 
 /* False: not stopped, this time. */

@@ -6,10 +6,10 @@
 #ifndef ATTACH_ATTACHED_VCPU_H
 #define ATTACH_ATTACHED_VCPU_H
 
-#include "attach/attached_vm.h"
 #include "attach/run_page.h"
 #include "base/error.h"
 #include "guest-introspection/x86/guest_cpu.h"
+#include "kvm/guest_end.h"
 #include "sampler/target.h"
 
 #include <pthread.h>
@@ -21,7 +21,7 @@
 
 struct attached_vcpu {
 	struct sampler_target *target;
-	struct attached_vm *vm; /* told of a reset */
+	struct guest_end_event *end; /* told of a reset, and that the VMM was killed */
 	unsigned index;
 	pid_t vmm;        /* process */
 	pid_t vmm_thread; /* that runs the vCPU */

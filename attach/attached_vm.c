@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -41,8 +40,7 @@ struct attached_vm {
 	bool has_memory;
 	const char *proc;
 	int pidfd;
-	int end_fd; /* eventfd: an end was requested */
-	_Atomic int end;
+	struct guest_end_event end;
 	void (*on_event)(void *context, const char *text);
 	void *context;
 
@@ -56,35 +54,9 @@ struct attached_vm {
 	struct attached_vcpu *vcpus;
 };
 
-const char *attached_end_string(enum attached_end end)
+void attached_vm_request_end(struct attached_vm *vm, enum guest_end end)
 {
-	switch (end) {
-	case ATTACHED_RUNNING:
-		return "running";
-	case ATTACHED_VMM_EXITED:
-		return "VMM exited";
-	case ATTACHED_VMM_KILLED:
-		return "VMM was killed";
-	case ATTACHED_RESET:
-		return "reset";
-	case ATTACHED_DURATION:
-		return "duration over";
-	case ATTACHED_SIGNALLED:
-		return "ended by a signal";
-	}
-	return "unknown";
-}
-
-void attached_vm_request_end(struct attached_vm *vm, enum attached_end end)
-{
-	int running = ATTACHED_RUNNING;
-	uint64_t one = 1;
-
-	if (!atomic_compare_exchange_strong(&vm->end, &running, (int)end))
-		return;
-	/* Cannot fail but by a full counter, which wakes the waiter as well. */
-	ssize_t written = write(vm->end_fd, &one, sizeof(one));
-	(void)written;
+	guest_end_request(&vm->end, end);
 }
 
 /* The sampler's view of us. */
@@ -248,7 +220,7 @@ static gp_status_t add_vcpus(struct attached_vm *vm, bool by_signal, struct erro
 
 		*vcpu = (struct attached_vcpu){
 			.target = &vm->target,
-			.vm = vm,
+			.end = &vm->end,
 			.index = i,
 			.vmm = process->pid,
 			.vmm_thread = threads[i],
@@ -348,9 +320,11 @@ static gp_status_t attach(struct attached_vm *vm, const struct attach_config *co
 	by_signal = config->signal_kick || vm->process.tracer;
 	vm->vcpus_told = vm->process.vcpu_count;
 	vm->pidfd = (int)syscall(SYS_pidfd_open, config->pid, 0);
-	vm->end_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (vm->pidfd < 0 || vm->end_fd < 0)
+	if (vm->pidfd < 0)
 		return error_set_errno(error, errno, "cannot watch process %d", (int)config->pid);
+	status = guest_end_init(&vm->end, error);
+	if (status)
+		return status;
 	status = remote_memory_init(&vm->memory, vm->proc, config->pid, vm->pidfd, error);
 	if (status)
 		return with_rights(vm, status, error);
@@ -377,7 +351,7 @@ gp_status_t attached_vm_create(const struct attach_config *config, struct attach
 
 	if (!vm)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for a virtual machine");
-	vm->pidfd = vm->end_fd = vm->memory.mem_fd = -1;
+	vm->pidfd = vm->end.fd = vm->memory.mem_fd = -1;
 	vm->proc = config->proc ? config->proc : "/proc";
 	vm->on_event = config->on_event;
 	vm->context = config->context;
@@ -403,8 +377,7 @@ void attached_vm_destroy(struct attached_vm *vm)
 		remote_memory_deinit(&vm->memory);
 	if (vm->pidfd >= 0)
 		close(vm->pidfd);
-	if (vm->end_fd >= 0)
-		close(vm->end_fd);
+	guest_end_deinit(&vm->end);
 	vm_process_deinit(&vm->process);
 	free(vm);
 }
@@ -498,7 +471,7 @@ _Static_assert(sizeof(struct process_info) == 64, "the first version of struct p
 
 /* How a process that is not our child ended: while its parent has not asked, its stat file tells
  * (proc_pid_stat(5), exit_code); then its pidfd, with a newer kernel. */
-static enum attached_end how_it_ended(const struct attached_vm *vm)
+static enum guest_end how_it_ended(const struct attached_vm *vm)
 {
 	struct process_info info = {.mask = PIDFD_EXIT_KNOWN};
 	char text[1024], *last;
@@ -510,23 +483,23 @@ static enum attached_end how_it_ended(const struct attached_vm *vm)
 		code = atoi(last + 1);
 	else if (!ioctl(vm->pidfd, GET_PROCESS_INFO, &info) && (info.mask & PIDFD_EXIT_KNOWN))
 		code = info.exit_code;
-	return code & 0x7f ? ATTACHED_VMM_KILLED : ATTACHED_VMM_EXITED;
+	return code & 0x7f ? GUEST_VMM_KILLED : GUEST_VMM_EXITED;
 }
 
-enum attached_end attached_vm_wait(struct attached_vm *vm, uint64_t duration_ns)
+enum guest_end attached_vm_wait(struct attached_vm *vm, uint64_t duration_ns)
 {
 	uint64_t end = monotonic_ns() + duration_ns;
-	struct pollfd events[] = {{.fd = vm->end_fd, .events = POLLIN},
+	struct pollfd events[] = {{.fd = vm->end.fd, .events = POLLIN},
 				  {.fd = vm->pidfd, .events = POLLIN}};
 
-	while (atomic_load(&vm->end) == ATTACHED_RUNNING) {
+	while (guest_end_of(&vm->end) == GUEST_RUNNING) {
 		int timeout = WATCH_MILLISECONDS;
 
 		if (duration_ns) {
 			int left = milliseconds_until(end);
 
 			if (!left) {
-				attached_vm_request_end(vm, ATTACHED_DURATION);
+				attached_vm_request_end(vm, GUEST_DURATION);
 				break;
 			}
 			if (left < timeout)
@@ -540,5 +513,5 @@ enum attached_end attached_vm_wait(struct attached_vm *vm, uint64_t duration_ns)
 		watch_for_pause(vm);
 		watch_for_vcpus(vm);
 	}
-	return (enum attached_end)atomic_load(&vm->end);
+	return guest_end_of(&vm->end);
 }

@@ -22,12 +22,13 @@
 
 #include "attach/vm_process.h"
 #include "base/error.h"
-#include "sampler/target.h"
+#include "kvm/guest_end.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct attached_vm;
+struct sampler_target;
 
 struct attach_config {
 	pid_t pid;
@@ -38,15 +39,6 @@ struct attach_config {
 	 * within wait(). */
 	void (*on_event)(void *context, const char *text);
 	void *context;
-};
-
-enum attached_end {
-	ATTACHED_RUNNING,
-	ATTACHED_VMM_EXITED, /* by itself, or the kernel does not tell */
-	ATTACHED_VMM_KILLED, /* by a signal */
-	ATTACHED_RESET,      /* the guest begins anew: what is known of it is no longer true */
-	ATTACHED_DURATION,
-	ATTACHED_SIGNALLED, /* attached_vm_request_end() */
 };
 
 /* What it turned out to be; valid until destroy(). */
@@ -82,12 +74,9 @@ const struct attached_info *attached_vm_info(const struct attached_vm *vm);
 void attached_vm_counts(const struct attached_vm *vm, struct attached_counts *out);
 
 /* Waits for the end; `duration_ns` 0: no limit. */
-enum attached_end attached_vm_wait(struct attached_vm *vm, uint64_t duration_ns);
+enum guest_end attached_vm_wait(struct attached_vm *vm, uint64_t duration_ns);
 
 /* Any thread, also a signal handler: the first request wins. */
-void attached_vm_request_end(struct attached_vm *vm, enum attached_end end);
-
-/* "VMM exited", "reset", ...: for people. Static storage. */
-const char *attached_end_string(enum attached_end end);
+void attached_vm_request_end(struct attached_vm *vm, enum guest_end end);
 
 #endif

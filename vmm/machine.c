@@ -19,7 +19,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,52 +47,12 @@ struct machine {
 	bool loop_runs;
 	struct error loop_error;
 
-	int end_fd; /* eventfd: an end was requested */
-	_Atomic int end;
+	struct guest_end_event end;
 };
 
-const char *machine_end_string(enum machine_end end)
+void machine_request_end(struct machine *machine, enum guest_end end)
 {
-	switch (end) {
-	case MACHINE_RUNNING:
-		return "running";
-	case MACHINE_POWERED_OFF:
-		return "powered off";
-	case MACHINE_RESET:
-		return "reset";
-	case MACHINE_TRIPLE_FAULT:
-		return "triple fault";
-	case MACHINE_TEXT_SEEN:
-		return "text seen";
-	case MACHINE_DURATION:
-		return "duration over";
-	case MACHINE_TIMED_OUT:
-		return "timed out";
-	case MACHINE_USER_QUIT:
-		return "quit by the user";
-	case MACHINE_SIGNALLED:
-		return "ended by a signal";
-	case MACHINE_ERROR:
-		return "error";
-	}
-	return "unknown";
-}
-
-void machine_request_end(struct machine *machine, enum machine_end end)
-{
-	int running = MACHINE_RUNNING;
-	uint64_t one = 1;
-
-	if (!atomic_compare_exchange_strong(&machine->end, &running, end))
-		return;
-	/* Cannot fail but by a full counter, which wakes the waiter as well. */
-	ssize_t written = write(machine->end_fd, &one, sizeof(one));
-	(void)written;
-}
-
-static void request_end(void *context, enum machine_end end)
-{
-	machine_request_end(context, end);
+	guest_end_request(&machine->end, end);
 }
 
 /* The sampler's view of us. */
@@ -222,7 +181,6 @@ static gp_status_t open_files(struct machine *machine, const struct machine_conf
 static gp_status_t build(struct machine *machine, const struct machine_config *config,
 			 enum machine_fault *fault, struct error *error)
 {
-	struct machine_end_request end = {request_end, machine};
 	struct boot_state state;
 	gp_status_t status;
 	unsigned most;
@@ -248,20 +206,19 @@ static gp_status_t build(struct machine *machine, const struct machine_config *c
 		.ports = &machine->devices.ports,
 		.memory = &machine->devices.memory,
 		.guest_memory = &machine->ram.memory,
-		.end = end,
+		.end = &machine->end,
 		.callbacks = {on_stop, on_end, on_thread_start, machine},
 	};
-	machine->end_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (machine->end_fd < 0)
-		return error_set_errno(error, errno, "cannot create an eventfd");
-	status = guest_ram_init(&machine->ram, config->memory, error);
+	status = guest_end_init(&machine->end, error);
+	if (!status)
+		status = guest_ram_init(&machine->ram, config->memory, error);
 	if (status)
 		return status;
 	machine->has_ram = true;
 	status = kvm_create_vm(&machine->kvm, &machine->ram, &machine->vm_fd, error);
 	if (!status)
 		status = machine_devices_add(&machine->devices, config, machine->vm_fd,
-					     &machine->ram, &end, error);
+					     &machine->ram, &machine->end, error);
 	if (!status)
 		status = boot_load(&machine->files, &machine->ram, ACPI_TABLES_BASE, &state, error);
 	if (status)
@@ -281,7 +238,7 @@ gp_status_t machine_create(const struct machine_config *config, struct machine *
 
 	if (!machine)
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for a machine");
-	machine->kvm.fd = machine->vm_fd = machine->end_fd = -1;
+	machine->kvm.fd = machine->vm_fd = machine->end.fd = -1;
 	machine->files.initrd_fd = -1;
 	machine->sandbox = config->sandbox;
 	vcpu_gate_init(&machine->gate);
@@ -326,8 +283,7 @@ void machine_destroy(struct machine *machine)
 	if (machine->vm_fd >= 0)
 		close(machine->vm_fd);
 	kvm_close(&machine->kvm);
-	if (machine->end_fd >= 0)
-		close(machine->end_fd);
+	guest_end_deinit(&machine->end);
 	if (machine->has_ram)
 		guest_ram_deinit(&machine->ram);
 	boot_files_close(&machine->files);
@@ -347,7 +303,7 @@ static void *loop_main(void *argument)
 	if (!status)
 		status = event_loop_run(&machine->devices.loop, &machine->loop_error);
 	if (status)
-		machine_request_end(machine, MACHINE_ERROR);
+		machine_request_end(machine, GUEST_ERROR);
 	return NULL;
 }
 
@@ -379,18 +335,18 @@ gp_status_t machine_start(struct machine *machine, struct error *error)
 static void wait_for_end(struct machine *machine, const struct machine_limits *limits)
 {
 	uint64_t start = monotonic_ns(), limit = 0, next_watch = limits->watch_ns;
-	enum machine_end at_limit = MACHINE_RUNNING;
-	struct pollfd requested = {.fd = machine->end_fd, .events = POLLIN};
+	enum guest_end at_limit = GUEST_RUNNING;
+	struct pollfd requested = {.fd = machine->end.fd, .events = POLLIN};
 
 	if (limits->duration_ns) {
 		limit = limits->duration_ns;
-		at_limit = MACHINE_DURATION;
+		at_limit = GUEST_DURATION;
 	}
 	if (limits->timeout_ns && (!limit || limits->timeout_ns < limit)) {
 		limit = limits->timeout_ns;
-		at_limit = MACHINE_TIMED_OUT;
+		at_limit = GUEST_TIMED_OUT;
 	}
-	while (atomic_load(&machine->end) == MACHINE_RUNNING) {
+	while (guest_end_of(&machine->end) == GUEST_RUNNING) {
 		uint64_t passed = monotonic_ns() - start, rest = UINT64_MAX;
 		struct timespec left;
 
@@ -411,16 +367,16 @@ static void wait_for_end(struct machine *machine, const struct machine_limits *l
 	}
 }
 
-enum machine_end machine_run(struct machine *machine, const struct machine_limits *limits,
-			     struct error *error)
+enum guest_end machine_run(struct machine *machine, const struct machine_limits *limits,
+			   struct error *error)
 {
-	enum machine_end end;
+	enum guest_end end;
 
 	vcpu_gate_open(&machine->gate);
 	wait_for_end(machine, limits);
 	stop_threads(machine);
-	end = (enum machine_end)atomic_load(&machine->end);
-	if (end == MACHINE_ERROR && error) {
+	end = guest_end_of(&machine->end);
+	if (end == GUEST_ERROR && error) {
 		*error = machine->loop_error;
 		for (unsigned i = 0; i < machine->vcpu_count && !error->status; i++)
 			*error = machine->vcpus[i].error;

@@ -11,50 +11,20 @@
 #define VMM_MACHINE_H
 
 #include "base/error.h"
-#include "sampler/target.h"
-#include "vmm/devices/machine_end.h"
+#include "kvm/guest_end.h"
+#include "vmm/machine_config.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define MACHINE_VCPUS_MAX 64
-#define MACHINE_DISKS_MAX 15
-#define MACHINE_MEMORY_MIN (UINT64_C(1) << 20)
-
-struct machine_disk {
-	const char *path;
-	bool read_only;
-};
-
-struct machine_config {
-	const char *kvm_path;     /* NULL: /dev/kvm */
-	const char *kernel;       /* bzImage, ELF with a PVH note, or Multiboot */
-	const char *initrd;       /* NULL: none */
-	const char *command_line; /* passed on unchanged */
-	unsigned vcpus;           /* 1..MACHINE_VCPUS_MAX */
-	uint64_t memory;          /* bytes, a multiple of 4 KiB */
-	unsigned disk_count;
-	struct machine_disk disks[MACHINE_DISKS_MAX];
-	bool sandbox;
-	int console_input_fd;  /* -1: none */
-	int console_output_fd; /* -1: none */
-	const char *until;     /* NULL: none */
-	size_t until_size;
-	/* Optional: a complete line of console output; see console.h. */
-	void (*console_line)(void *context, uint64_t boot_ns, const char *text, size_t size);
-	void *console_line_context;
-	/* Optional: what Ctrl-A s shows; see console.h. */
-	size_t (*console_status)(void *context, char *text, size_t size);
-	void *console_status_context;
-};
-
 struct machine;
+struct sampler_target;
 
 /* What machine_run() waits for besides the guest. 0: none. */
 struct machine_limits {
-	uint64_t duration_ns; /* from the first instruction: MACHINE_DURATION; 0: none */
-	uint64_t timeout_ns;  /* from the first instruction: MACHINE_TIMED_OUT; 0: none */
+	uint64_t duration_ns; /* from the first instruction: GUEST_DURATION; 0: none */
+	uint64_t timeout_ns;  /* from the first instruction: GUEST_TIMED_OUT; 0: none */
 	/* Optional: called every `watch_ns` by the thread that waits. */
 	void (*watch)(void *context);
 	void *watch_context;
@@ -79,12 +49,12 @@ void machine_destroy(struct machine *machine);
 gp_status_t machine_start(struct machine *machine, struct error *error);
 
 /* Lets the vCPUs go and waits for the end; all vCPU threads have ended afterwards, the
- * guest's memory is still there. For MACHINE_ERROR `error` says what happened. */
-enum machine_end machine_run(struct machine *machine, const struct machine_limits *limits,
-			     struct error *error);
+ * guest's memory is still there. For GUEST_ERROR `error` says what happened. */
+enum guest_end machine_run(struct machine *machine, const struct machine_limits *limits,
+			   struct error *error);
 
 /* Any thread, also a signal handler: the first request wins. */
-void machine_request_end(struct machine *machine, enum machine_end end);
+void machine_request_end(struct machine *machine, enum guest_end end);
 
 /* What a sampler session is opened on. Valid until machine_destroy(). */
 struct sampler_target *machine_target(struct machine *machine);
@@ -95,8 +65,5 @@ void machine_kernel_range(const struct machine *machine, uint64_t *start, uint64
 
 /* Console output lost to a slow reader, bytes. */
 uint64_t machine_console_dropped(const struct machine *machine);
-
-/* "powered off", "reset", ...: for people. Static storage. */
-const char *machine_end_string(enum machine_end end);
 
 #endif

@@ -114,36 +114,21 @@ gp_status_t gp_machine_start(gp_machine_t *machine, char *error_text, size_t err
 	return status ? tell(&error, error_text, error_size) : GP_OK;
 }
 
-static gp_machine_end_t public_end(enum machine_end end)
-{
-	switch (end) {
-	case MACHINE_POWERED_OFF:
-		return GP_MACHINE_END_POWERED_OFF;
-	case MACHINE_RESET:
-		return GP_MACHINE_END_RESET;
-	case MACHINE_TRIPLE_FAULT:
-		return GP_MACHINE_END_TRIPLE_FAULT;
-	case MACHINE_TEXT_SEEN:
-		return GP_MACHINE_END_TEXT_SEEN;
-	case MACHINE_DURATION:
-	case MACHINE_TIMED_OUT:
-		return GP_MACHINE_END_TIME_OVER;
-	case MACHINE_USER_QUIT:
-		return GP_MACHINE_END_USER_QUIT;
-	case MACHINE_SIGNALLED:
-	case MACHINE_RUNNING:
-	case MACHINE_ERROR:
-		break;
-	}
-	return GP_MACHINE_END_REQUESTED;
-}
+_Static_assert((int)GUEST_POWERED_OFF == GP_MACHINE_END_POWERED_OFF &&
+		       (int)GUEST_RESET == GP_MACHINE_END_RESET &&
+		       (int)GUEST_TRIPLE_FAULT == GP_MACHINE_END_TRIPLE_FAULT &&
+		       (int)GUEST_TEXT_SEEN == GP_MACHINE_END_TEXT_SEEN &&
+		       (int)GUEST_DURATION == GP_MACHINE_END_TIME_OVER &&
+		       (int)GUEST_SIGNALLED == GP_MACHINE_END_REQUESTED &&
+		       (int)GUEST_USER_QUIT == GP_MACHINE_END_USER_QUIT,
+	       "one numbering of ends");
 
 gp_status_t gp_machine_run(gp_machine_t *machine, uint64_t limit_ns, gp_machine_end_t *end,
 			   char *error_text, size_t error_size)
 {
 	struct machine_limits limits = {.duration_ns = limit_ns};
 	struct error error = {0};
-	enum machine_end reason;
+	enum guest_end reason;
 
 	if (!machine || !end || machine->state != STARTED) {
 		error_set(&error, machine && end ? GP_ERR_BAD_STATE : GP_ERR_INVALID_ARGS,
@@ -152,18 +137,18 @@ gp_status_t gp_machine_run(gp_machine_t *machine, uint64_t limit_ns, gp_machine_
 	}
 	machine->state = RUN;
 	reason = machine_run(machine->machine, &limits, &error);
-	if (reason == MACHINE_ERROR) {
+	if (reason == GUEST_ERROR) {
 		if (!error.status)
 			error_set(&error, GP_ERR_INTERNAL, "the machine failed without a reason");
 		return tell(&error, error_text, error_size);
 	}
-	*end = public_end(reason);
+	*end = (gp_machine_end_t)reason;
 	return GP_OK;
 }
 
 void gp_machine_request_end(gp_machine_t *machine)
 {
-	machine_request_end(machine->machine, MACHINE_SIGNALLED);
+	machine_request_end(machine->machine, GUEST_SIGNALLED);
 }
 
 gp_target_t *gp_machine_target(gp_machine_t *machine)
@@ -173,23 +158,13 @@ gp_target_t *gp_machine_target(gp_machine_t *machine)
 
 const char *gp_machine_end_string(gp_machine_end_t end)
 {
-	switch (end) {
-	case GP_MACHINE_END_POWERED_OFF:
-		return "powered off";
-	case GP_MACHINE_END_RESET:
-		return "reset";
-	case GP_MACHINE_END_TRIPLE_FAULT:
-		return "triple fault";
-	case GP_MACHINE_END_TEXT_SEEN:
-		return "text seen";
-	case GP_MACHINE_END_TIME_OVER:
+	if (end == GP_MACHINE_END_TIME_OVER)
 		return "time over";
-	case GP_MACHINE_END_REQUESTED:
+	if (end == GP_MACHINE_END_REQUESTED)
 		return "end requested";
-	case GP_MACHINE_END_USER_QUIT:
-		return "quit by the user";
-	}
-	return "unknown";
+	return end >= GP_MACHINE_END_POWERED_OFF && end <= GP_MACHINE_END_USER_QUIT
+		       ? guest_end_string((enum guest_end)end)
+		       : "unknown";
 }
 
 void gp_machine_destroy(gp_machine_t *machine)

@@ -30,14 +30,14 @@ static gp_status_t connect_interrupt(struct machine_devices *devices, int vm_fd,
 
 static gp_status_t add_legacy_devices(struct machine_devices *devices,
 				      const struct machine_config *config, int vm_fd,
-				      const struct machine_end_request *end, struct error *error)
+				      struct guest_end_event *end, struct error *error)
 {
 	struct console_config console = {
 		.input_fd = config->console_input_fd,
 		.output_fd = config->console_output_fd,
 		.until = config->until,
 		.until_size = config->until_size,
-		.end = *end,
+		.end = end,
 		.line = config->console_line,
 		.line_context = config->console_line_context,
 		.status = config->console_status,
@@ -56,17 +56,14 @@ static gp_status_t add_legacy_devices(struct machine_devices *devices,
 	serial_init(&devices->serial, &output, &line);
 	i8042_init(&devices->keyboard, end);
 	cmos_init(&devices->clock, NULL);
-	reset_port_init(&devices->reset_port, end);
-	acpi_power_init(&devices->power, end);
+	power_init(&devices->power, end);
 	status = serial_attach(&devices->serial, &devices->ports, SERIAL_COM1_PORT, error);
 	if (!status)
 		status = i8042_attach(&devices->keyboard, &devices->ports, error);
 	if (!status)
 		status = cmos_attach(&devices->clock, &devices->ports, error);
 	if (!status)
-		status = reset_port_attach(&devices->reset_port, &devices->ports, error);
-	if (!status)
-		status = acpi_power_attach(&devices->power, &devices->ports, error);
+		status = power_attach(&devices->power, &devices->ports, error);
 	if (!status)
 		status = console_connect(devices->console, &devices->serial, &devices->loop, error);
 	return status;
@@ -166,7 +163,7 @@ gp_status_t machine_devices_init(struct machine_devices *devices,
 
 gp_status_t machine_devices_add(struct machine_devices *devices,
 				const struct machine_config *config, int vm_fd,
-				const struct guest_ram *ram, const struct machine_end_request *end,
+				const struct guest_ram *ram, struct guest_end_event *end,
 				struct error *error)
 {
 	gp_status_t status = event_loop_init(&devices->loop, error);

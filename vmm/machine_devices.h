@@ -15,8 +15,8 @@
 #include "vmm/devices/guest_ram.h"
 #include "vmm/devices/i8042.h"
 #include "vmm/devices/io_bus.h"
-#include "vmm/machine.h"
-#include "vmm/devices/reset_port.h"
+#include "vmm/machine_config.h"
+#include "vmm/devices/power.h"
 #include "vmm/devices/serial.h"
 #include "vmm/devices/virtio_block.h"
 #include "vmm/devices/virtio_mmio.h"
@@ -36,8 +36,7 @@ struct machine_devices {
 	struct serial serial;
 	struct i8042 keyboard;
 	struct cmos clock;
-	struct reset_port reset_port;
-	struct acpi_power power;
+	struct power power;
 
 	unsigned disk_count; /* opened */
 	unsigned slot_count; /* initialised */
@@ -53,7 +52,7 @@ gp_status_t machine_devices_init(struct machine_devices *devices,
 /* Makes all devices and writes the ACPI tables to `ram`. `end` is copied. */
 gp_status_t machine_devices_add(struct machine_devices *devices,
 				const struct machine_config *config, int vm_fd,
-				const struct guest_ram *ram, const struct machine_end_request *end,
+				const struct guest_ram *ram, struct guest_end_event *end,
 				struct error *error);
 
 /* After any of the above, also when it failed; of a zeroed structure, too. */

@@ -224,7 +224,7 @@ static void fail(struct vcpu *vcpu, const char *format, ...)
 		  "vCPU %u: %s; at RIP %#llx (CS base %#llx, CR0 %#llx), bytes there: %s",
 		  vcpu->index, what, (unsigned long long)cpu.rip, (unsigned long long)cpu.cs.base,
 		  (unsigned long long)cpu.cr0, dump);
-	machine_end_request(&vcpu->environment->end, MACHINE_ERROR);
+	guest_end_request(vcpu->environment->end, GUEST_ERROR);
 }
 
 static void handle_port_exit(const struct vcpu *vcpu)
@@ -257,11 +257,11 @@ static void handle_memory_exit(const struct vcpu *vcpu)
 
 static void handle_system_event(const struct vcpu *vcpu)
 {
-	enum machine_end end = vcpu->run->system_event.type == KVM_SYSTEM_EVENT_SHUTDOWN
-				       ? MACHINE_POWERED_OFF
-				       : MACHINE_RESET;
+	enum guest_end end = vcpu->run->system_event.type == KVM_SYSTEM_EVENT_SHUTDOWN
+				     ? GUEST_POWERED_OFF
+				     : GUEST_RESET;
 
-	machine_end_request(&vcpu->environment->end, end);
+	guest_end_request(vcpu->environment->end, end);
 }
 
 /* Returns whether the vCPU can go on. */
@@ -281,7 +281,7 @@ static bool handle_exit(struct vcpu *vcpu)
 	case KVM_EXIT_HLT:
 		return true;
 	case KVM_EXIT_SHUTDOWN:
-		machine_end_request(&vcpu->environment->end, MACHINE_TRIPLE_FAULT);
+		guest_end_request(vcpu->environment->end, GUEST_TRIPLE_FAULT);
 		return false;
 	case KVM_EXIT_SYSTEM_EVENT:
 		handle_system_event(vcpu);
@@ -387,7 +387,7 @@ static void *thread_main(void *argument)
 	pthread_sigmask(SIG_UNBLOCK, &none, NULL);
 	atomic_store(&vcpu->thread_id, gettid());
 	if (callbacks->on_thread_start(callbacks->context, vcpu, &vcpu->error)) {
-		machine_end_request(&vcpu->environment->end, MACHINE_ERROR);
+		guest_end_request(vcpu->environment->end, GUEST_ERROR);
 		atomic_store(&vcpu->stop_requested, true);
 	}
 	sem_post(&start->ready); /* `start` is gone from its owner's stack from here on */

@@ -16,7 +16,7 @@
 #include "vmm/boot/boot.h"
 #include "vmm/cpuid.h"
 #include "vmm/devices/io_bus.h"
-#include "vmm/devices/machine_end.h"
+#include "kvm/guest_end.h"
 
 #include <linux/kvm.h>
 #include <pthread.h>
@@ -42,7 +42,7 @@ struct vcpu_environment {
 	const struct io_bus *ports;
 	const struct io_bus *memory;
 	const struct guest_memory *guest_memory; /* for error reports */
-	struct machine_end_request end;
+	struct guest_end_event *end;
 	struct vcpu_callbacks callbacks;
 };
 
@@ -70,7 +70,7 @@ struct vcpu {
 	_Atomic bool stop_requested;
 	volatile bool in_guest; /* own thread and its signal handlers only */
 
-	/* Written once by the vCPU's thread before it requests MACHINE_ERROR. */
+	/* Written once by the vCPU's thread before it requests GUEST_ERROR. */
 	struct error error;
 
 	/* Counters for whoever wants to know; own thread writes. */

@@ -19,6 +19,7 @@
 #include "attach/vcpu_thread.h"
 #include "attach/vm_process.h"
 #include "guest-introspection/unwind/unwind.h"
+#include "sampler/target.h"
 #include "tests/bench/remote.h"
 
 #include <guestprof/sampler.h>

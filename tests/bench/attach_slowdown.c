@@ -6,6 +6,7 @@
  */
 #include "attach/attached_vm.h"
 #include "attach/vcpu_thread.h"
+#include "sampler/target.h"
 #include "tests/bench/remote.h"
 #include "tests/bench/progress.h"
 

@@ -13,6 +13,7 @@
  * the C library's (--wrap, tests/tests.mk): the machine itself has no hook.
  */
 #include "base/error.h"
+#include "sampler/target.h"
 #include "vmm/machine.h"
 
 #include <errno.h>
@@ -177,7 +178,7 @@ static bool measure(const struct way *way, const char *command_line, struct resu
 	struct reader reader = {0};
 	struct machine *machine;
 	struct error error = {0};
-	enum machine_end end;
+	enum guest_end end;
 	timer_t timer;
 	bool done = false;
 	uint64_t cpu, wall;
@@ -227,9 +228,9 @@ static bool measure(const struct way *way, const char *command_line, struct resu
 	}
 	result->cpu = (double)(cpu > reader.cpu_ns ? cpu - reader.cpu_ns : 0);
 	result->wall = (double)wall;
-	done = end == MACHINE_POWERED_OFF;
+	done = end == GUEST_POWERED_OFF;
 	if (!done)
-		skip(end == MACHINE_ERROR ? error.text : machine_end_string(end));
+		skip(end == GUEST_ERROR ? error.text : guest_end_string(end));
 destroy:
 	machine_destroy(machine);
 	return done;
@@ -368,7 +369,7 @@ static double resident_mib(void)
 struct run {
 	struct machine *machine;
 	struct machine_limits limits;
-	enum machine_end end;
+	enum guest_end end;
 	struct error error;
 };
 
@@ -437,7 +438,7 @@ static void measure_ticks(unsigned seconds)
 	late = resident_mib();
 	gp_sampler_stop(reader.session, 0);
 	took = clock_ns(CLOCK_MONOTONIC) - begin;
-	machine_request_end(run.machine, MACHINE_SIGNALLED);
+	machine_request_end(run.machine, GUEST_SIGNALLED);
 	pthread_join(thread, NULL);
 	atomic_store(&reader.end, true);
 	pthread_join(reader.thread, NULL);
@@ -461,7 +462,7 @@ static void measure_ticks(unsigned seconds)
 	       (double)sum.ticks / ((double)took / 1e9 * RATE * VCPUS),
 	       sum.ticks ? 100.0 * (double)(sum.full + sum.partial) / (double)sum.ticks : 0,
 	       (unsigned long long)sum.dropped, reader.failed ? "; the reader FAILED" : "",
-	       run.end == MACHINE_SIGNALLED ? "" : "; the guest ended by itself");
+	       run.end == GUEST_SIGNALLED ? "" : "; the guest ended by itself");
 	printf("resident after 1 s: %.2f MiB, after %u s: %.2f MiB (goal: equal)\n", early, seconds,
 	       late);
 	free(reader.buffer);

@@ -5,6 +5,7 @@
  * host's; what sampling costs on top of bare kicks is ours. BENCH_WINDOWS (60) windows of 60 ms
  * each.
  */
+#include "sampler/target.h"
 #include "tests/bench/progress.h"
 
 #include "base/error.h"
@@ -284,7 +285,7 @@ int main(void)
 	}
 	usleep(200000);
 	measure_guest(&bench, windows);
-	machine_request_end(bench.machine, MACHINE_SIGNALLED);
+	machine_request_end(bench.machine, GUEST_SIGNALLED);
 	pthread_join(thread, NULL);
 	machine_destroy(bench.machine);
 	measure_loop(&bench, windows);

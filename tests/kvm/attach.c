@@ -18,7 +18,7 @@ static void check_tree(struct remote_vmm *vmm, uint64_t duration)
 	attach(vmm);
 	session = open_on(vmm->vm, 997 * MICROSECOND, 0);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(attached_vm_wait(vmm->vm, duration), ATTACHED_DURATION);
+	cr_assert_eq(attached_vm_wait(vmm->vm, duration), GUEST_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	check_session(session, 1, &data, see, &seen);
 	attached_vm_counts(vmm->vm, &counts);
@@ -260,7 +260,7 @@ Test(attach, a_vmm_that_is_killed_ends_the_session)
 	killed.seen.guest = &vmm.guest;
 	session = open_on(vmm.vm, 200 * MICROSECOND, 0);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(attached_vm_wait(vmm.vm, 300 * MILLISECOND), ATTACHED_DURATION);
+	cr_assert_eq(attached_vm_wait(vmm.vm, 300 * MILLISECOND), GUEST_DURATION);
 	kill(vmm.pid, SIGKILL);
 	gp_sampler_stop(session, 0);
 	check_session(session, 2, &data, see_killed, &killed);
@@ -271,7 +271,7 @@ Test(attach, a_vmm_that_is_killed_ends_the_session)
 	free(data.bytes);
 }
 
-static void end_of(enum attached_end end, void (*cause)(struct remote_vmm *vmm))
+static void end_of(enum guest_end end, void (*cause)(struct remote_vmm *vmm))
 {
 	struct remote_vmm vmm;
 	gp_sampler_t *session;
@@ -300,8 +300,8 @@ static void end_vmm(struct remote_vmm *vmm)
 
 Test(attach, a_vmm_that_is_killed_is_told_from_one_that_exits)
 {
-	end_of(ATTACHED_VMM_KILLED, kill_vmm);
-	end_of(ATTACHED_VMM_EXITED, end_vmm);
+	end_of(GUEST_VMM_KILLED, kill_vmm);
+	end_of(GUEST_VMM_EXITED, end_vmm);
 }
 
 /* The first one ends while the second one still samples. */

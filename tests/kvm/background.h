@@ -9,7 +9,7 @@
 struct running {
 	struct guest_machine guest;
 	pthread_t thread;
-	enum machine_end end;
+	enum guest_end end;
 };
 
 static inline void *run_machine(void *argument)
@@ -28,10 +28,10 @@ static inline void run_in_background(struct running *running, struct guest_setup
 	cr_assert_eq(pthread_create(&running->thread, NULL, run_machine, running), 0);
 }
 
-/* How it ended is in running->end: MACHINE_SIGNALLED unless it ended by itself before. */
+/* How it ended is in running->end: GUEST_SIGNALLED unless it ended by itself before. */
 static inline void end_in_background(struct running *running)
 {
-	machine_request_end(running->guest.machine, MACHINE_SIGNALLED);
+	machine_request_end(running->guest.machine, GUEST_SIGNALLED);
 	pthread_join(running->thread, NULL);
 }
 

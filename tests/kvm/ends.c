@@ -3,10 +3,10 @@
 
 #include <pthread.h>
 
-static enum machine_end run(struct guest_setup setup, uint64_t duration, struct error *error)
+static enum guest_end run(struct guest_setup setup, uint64_t duration, struct error *error)
 {
 	struct guest_machine guest;
-	enum machine_end end;
+	enum guest_end end;
 
 	guest_machine_create(&guest, setup);
 	end = guest_machine_run(&guest, duration, error);
@@ -14,37 +14,37 @@ static enum machine_end run(struct guest_setup setup, uint64_t duration, struct 
 	return end;
 }
 
-static void expect(const char *command_line, enum machine_end expected)
+static void expect(const char *command_line, enum guest_end expected)
 {
 	struct error error = {0};
-	enum machine_end end = run((struct guest_setup){.command_line = command_line}, 0, &error);
+	enum guest_end end = run((struct guest_setup){.command_line = command_line}, 0, &error);
 
-	cr_assert_eq(end, expected, "%s: %s %s", command_line, machine_end_string(end), error.text);
+	cr_assert_eq(end, expected, "%s: %s %s", command_line, guest_end_string(end), error.text);
 }
 
 Test(ends, power_off)
 {
-	expect("end=poweroff", MACHINE_POWERED_OFF);
+	expect("end=poweroff", GUEST_POWERED_OFF);
 }
 
 Test(ends, reset_by_acpi)
 {
-	expect("end=acpi", MACHINE_RESET);
+	expect("end=acpi", GUEST_RESET);
 }
 
 Test(ends, reset_by_port_cf9)
 {
-	expect("end=cf9", MACHINE_RESET);
+	expect("end=cf9", GUEST_RESET);
 }
 
 Test(ends, reset_by_the_keyboard_controller)
 {
-	expect("end=i8042", MACHINE_RESET);
+	expect("end=i8042", GUEST_RESET);
 }
 
 Test(ends, triple_fault)
 {
-	expect("end=triple", MACHINE_TRIPLE_FAULT);
+	expect("end=triple", GUEST_TRIPLE_FAULT);
 }
 
 Test(ends, text_on_the_console)
@@ -52,16 +52,16 @@ Test(ends, text_on_the_console)
 	struct guest_setup setup = {.command_line = "end=halt text=here-it-is",
 				    .until = "ere-it-i"};
 
-	cr_assert_eq(run(setup, 0, NULL), MACHINE_TEXT_SEEN);
+	cr_assert_eq(run(setup, 0, NULL), GUEST_TEXT_SEEN);
 }
 
 Test(ends, duration_with_a_busy_and_with_a_halted_guest)
 {
 	struct guest_setup setup = {.command_line = "run=tree rounds=0"};
 
-	cr_assert_eq(run(setup, 20 * MILLISECOND, NULL), MACHINE_DURATION);
+	cr_assert_eq(run(setup, 20 * MILLISECOND, NULL), GUEST_DURATION);
 	setup.command_line = "end=halt";
-	cr_assert_eq(run(setup, 20 * MILLISECOND, NULL), MACHINE_DURATION);
+	cr_assert_eq(run(setup, 20 * MILLISECOND, NULL), GUEST_DURATION);
 }
 
 Test(ends, timeout_comes_before_a_longer_duration)
@@ -70,15 +70,15 @@ Test(ends, timeout_comes_before_a_longer_duration)
 	struct machine_limits limits = {.duration_ns = HANG_LIMIT, .timeout_ns = 20 * MILLISECOND};
 
 	guest_machine_create(&guest, (struct guest_setup){.command_line = "end=halt"});
-	cr_assert_eq(machine_run(guest.machine, &limits, NULL), MACHINE_TIMED_OUT);
+	cr_assert_eq(machine_run(guest.machine, &limits, NULL), GUEST_TIMED_OUT);
 	guest_machine_destroy(&guest);
 }
 
 static void *quit(void *machine)
 {
 	sleep_ns(20 * MILLISECOND);
-	machine_request_end(machine, MACHINE_SIGNALLED);
-	machine_request_end(machine, MACHINE_POWERED_OFF); /* too late: the first one wins */
+	machine_request_end(machine, GUEST_SIGNALLED);
+	machine_request_end(machine, GUEST_POWERED_OFF); /* too late: the first one wins */
 	return NULL;
 }
 
@@ -89,7 +89,7 @@ Test(ends, a_request_from_another_thread)
 
 	guest_machine_create(&guest, (struct guest_setup){.command_line = "end=halt"});
 	pthread_create(&thread, NULL, quit, guest.machine);
-	cr_assert_eq(guest_machine_run(&guest, 0, NULL), MACHINE_SIGNALLED);
+	cr_assert_eq(guest_machine_run(&guest, 0, NULL), GUEST_SIGNALLED);
 	pthread_join(thread, NULL);
 	guest_machine_destroy(&guest);
 }
@@ -97,10 +97,10 @@ Test(ends, a_request_from_another_thread)
 Test(ends, an_instruction_kvm_cannot_emulate_is_shown)
 {
 	struct error error = {0};
-	enum machine_end end =
+	enum guest_end end =
 		run((struct guest_setup){.command_line = "end=unemulatable"}, 0, &error);
 
-	cr_assert_eq(end, MACHINE_ERROR, "%s", machine_end_string(end));
+	cr_assert_eq(end, GUEST_ERROR, "%s", guest_end_string(end));
 	/* lock-less cmpxchg16b is 48 0f c7 /1 */
 	cr_assert(strstr(error.text, "vCPU 0") && strstr(error.text, "RIP 0x2") &&
 			  strstr(error.text, "48 0f c7"),
@@ -110,9 +110,9 @@ Test(ends, an_instruction_kvm_cannot_emulate_is_shown)
 Test(ends, running_into_a_device_is_reported)
 {
 	struct error error = {0};
-	enum machine_end end = run((struct guest_setup){.command_line = "end=mmio"}, 0, &error);
+	enum guest_end end = run((struct guest_setup){.command_line = "end=mmio"}, 0, &error);
 
-	cr_assert_eq(end, MACHINE_ERROR, "%s", machine_end_string(end));
+	cr_assert_eq(end, GUEST_ERROR, "%s", guest_end_string(end));
 	cr_assert(strstr(error.text, "0xd0000000"), "%s", error.text);
 }
 
@@ -129,12 +129,12 @@ static void check_memory(uint64_t memory)
 	struct guest_machine guest;
 	struct error error = {0};
 	char expected[64];
-	enum machine_end end;
+	enum guest_end end;
 
 	guest_machine_create(&guest,
 			     (struct guest_setup){.command_line = "run=memory", .memory = memory});
 	end = guest_machine_run(&guest, 0, &error);
-	cr_assert_eq(end, MACHINE_POWERED_OFF, "%s %s", machine_end_string(end), error.text);
+	cr_assert_eq(end, GUEST_POWERED_OFF, "%s %s", guest_end_string(end), error.text);
 	/* 0x9fc00 to 1 MiB is not the guest's. */
 	snprintf(expected, sizeof(expected), "memory %016llx\n",
 		 (unsigned long long)(memory - (MIB - 0x9fc00)));
@@ -161,14 +161,14 @@ static void check_vcpus(unsigned vcpus)
 {
 	struct guest_machine guest;
 	char command_line[64], online[64];
-	enum machine_end end;
+	enum guest_end end;
 
 	snprintf(command_line, sizeof(command_line), "run=smp cpus=%u", vcpus);
 	snprintf(online, sizeof(online), "cpus %016x\n", vcpus);
 	guest_machine_create(&guest,
 			     (struct guest_setup){.command_line = command_line, .vcpus = vcpus});
 	end = guest_machine_run(&guest, 0, NULL);
-	cr_assert_eq(end, MACHINE_POWERED_OFF, "%s", machine_end_string(end));
+	cr_assert_eq(end, GUEST_POWERED_OFF, "%s", guest_end_string(end));
 	cr_assert(console_has(&guest, online));
 	guest_machine_destroy(&guest);
 }

@@ -130,8 +130,8 @@ static inline void guest_machine_destroy(struct guest_machine *guest)
 }
 
 /* Runs to the end; a guest that does not end by itself is timed out. */
-static inline enum machine_end guest_machine_run(struct guest_machine *guest, uint64_t duration,
-						 struct error *error)
+static inline enum guest_end guest_machine_run(struct guest_machine *guest, uint64_t duration,
+					       struct error *error)
 {
 	struct machine_limits limits = {.duration_ns = duration, .timeout_ns = HANG_LIMIT};
 
@@ -153,7 +153,7 @@ static inline const char *tree_for(uint64_t ns)
 			 (unsigned long long)rounds);
 		guest_machine_create(&guest, (struct guest_setup){.command_line = command_line});
 		clock_gettime(CLOCK_MONOTONIC, &begin);
-		cr_assert_eq(guest_machine_run(&guest, 0, NULL), MACHINE_POWERED_OFF);
+		cr_assert_eq(guest_machine_run(&guest, 0, NULL), GUEST_POWERED_OFF);
 		clock_gettime(CLOCK_MONOTONIC, &end);
 		took = (uint64_t)(end.tv_sec - begin.tv_sec) * SECOND + (uint64_t)end.tv_nsec -
 		       (uint64_t)begin.tv_nsec;

@@ -17,14 +17,14 @@ static void see(void *context, const struct fxt_sample *sample)
 }
 
 static struct looked attack(const char *mode, const char *command_line, uint64_t duration,
-			    enum machine_end expected, const char *console)
+			    enum guest_end expected, const char *console)
 {
 	struct guest_machine guest;
 	struct session_data data = {0};
 	struct looked looked = {0};
 	struct error error = {0};
 	gp_sampler_t *session;
-	enum machine_end end;
+	enum guest_end end;
 
 	guest_machine_create(&guest,
 			     (struct guest_setup){.mode = mode, .command_line = command_line});
@@ -33,7 +33,7 @@ static struct looked attack(const char *mode, const char *command_line, uint64_t
 	end = guest_machine_run(&guest, duration, &error);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	check_session(session, 1, &data, see, &looked);
-	cr_assert_eq(end, expected, "%s: %s %s", command_line, machine_end_string(end), error.text);
+	cr_assert_eq(end, expected, "%s: %s %s", command_line, guest_end_string(end), error.text);
 	if (console)
 		cr_assert(console_has(&guest, console), "%s", command_line);
 	gp_sampler_close(session);
@@ -48,10 +48,10 @@ static struct looked attack(const char *mode, const char *command_line, uint64_t
 Test(hostile, frame_pointers_that_lead_nowhere)
 {
 	struct looked looked = attack("long4", "run=hostile how=frames " FOR_EVER, SECOND / 2,
-				      MACHINE_DURATION, NULL);
+				      GUEST_DURATION, NULL);
 
 	cr_assert_gt(looked.not_root, 0);
-	looked = attack("flat32", "run=hostile how=frames " FOR_EVER, SECOND / 2, MACHINE_DURATION,
+	looked = attack("flat32", "run=hostile how=frames " FOR_EVER, SECOND / 2, GUEST_DURATION,
 			NULL);
 	cr_assert_gt(looked.not_root, 0);
 }
@@ -59,29 +59,29 @@ Test(hostile, frame_pointers_that_lead_nowhere)
 Test(hostile, page_tables_that_lead_outside_memory)
 {
 	struct looked looked = attack("long4", "run=hostile how=tables " FOR_EVER, SECOND / 2,
-				      MACHINE_DURATION, NULL);
+				      GUEST_DURATION, NULL);
 
 	cr_assert_gt(looked.not_root, 0);
 }
 
 Test(hostile, every_port_is_written)
 {
-	attack("long4", "run=hostile how=ports text=survived", 0, MACHINE_POWERED_OFF, NULL);
+	attack("long4", "run=hostile how=ports text=survived", 0, GUEST_POWERED_OFF, NULL);
 }
 
 Test(hostile, acpi_registers_get_garbage)
 {
-	attack("long4", "run=hostile how=acpi text=survived", 0, MACHINE_POWERED_OFF, "survived");
+	attack("long4", "run=hostile how=acpi text=survived", 0, GUEST_POWERED_OFF, "survived");
 }
 
 Test(hostile, huge_string_transfers_end_when_told)
 {
-	attack("long4", "run=hostile how=strings-out", SECOND / 4, MACHINE_DURATION, NULL);
-	attack("long4", "run=hostile how=strings-in", SECOND / 4, MACHINE_DURATION, NULL);
+	attack("long4", "run=hostile how=strings-out", SECOND / 4, GUEST_DURATION, NULL);
+	attack("long4", "run=hostile how=strings-in", SECOND / 4, GUEST_DURATION, NULL);
 }
 
 Test(hostile, virtio_rings_are_abused)
 {
-	attack("long4", "run=hostile how=virtio rounds=3", 0, MACHINE_POWERED_OFF, "device works");
-	attack("flat32", "run=hostile how=virtio rounds=3", 0, MACHINE_POWERED_OFF, "device works");
+	attack("long4", "run=hostile how=virtio rounds=3", 0, GUEST_POWERED_OFF, "device works");
+	attack("flat32", "run=hostile how=virtio rounds=3", 0, GUEST_POWERED_OFF, "device works");
 }

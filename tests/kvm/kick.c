@@ -8,7 +8,7 @@
 struct kicked {
 	struct guest_machine guest;
 	gp_sampler_t *session;
-	enum machine_end end;
+	enum guest_end end;
 	_Atomic bool ended;
 };
 
@@ -57,9 +57,9 @@ static void kick_in_rounds(const char *command_line, unsigned rounds)
 		ticks_before = totals.ticks;
 	}
 	cr_assert_gt(ticks_before, rounds / 2);
-	machine_request_end(kicked.guest.machine, MACHINE_SIGNALLED);
+	machine_request_end(kicked.guest.machine, GUEST_SIGNALLED);
 	pthread_join(thread, NULL);
-	cr_assert_eq(kicked.end, MACHINE_SIGNALLED);
+	cr_assert_eq(kicked.end, GUEST_SIGNALLED);
 	gp_sampler_close(kicked.session);
 	guest_machine_destroy(&kicked.guest);
 }
@@ -94,7 +94,7 @@ Test(kick, every_tick_gets_its_record_while_the_guest_floods_us, .timeout = 120)
 	cr_assert_geq(counts.totals.ticks, 10000);
 	cr_assert_eq(counts.totals.dropped, 0);
 	cr_assert_gt(counts.totals.full, 100);
-	machine_request_end(kicked.guest.machine, MACHINE_SIGNALLED);
+	machine_request_end(kicked.guest.machine, GUEST_SIGNALLED);
 	pthread_join(thread, NULL);
 	gp_sampler_close(kicked.session);
 	guest_machine_destroy(&kicked.guest);
@@ -113,9 +113,9 @@ Test(kick, a_stop_request_always_ends_the_vcpu, .timeout = 120)
 				     (struct guest_setup){.command_line = "run=exits rounds=0"});
 		cr_assert_eq(pthread_create(&thread, NULL, run_machine, &kicked), 0);
 		sleep_ns(i * 37 * MICROSECOND);
-		machine_request_end(kicked.guest.machine, MACHINE_SIGNALLED);
+		machine_request_end(kicked.guest.machine, GUEST_SIGNALLED);
 		pthread_join(thread, NULL);
-		cr_assert_eq(kicked.end, MACHINE_SIGNALLED);
+		cr_assert_eq(kicked.end, GUEST_SIGNALLED);
 		guest_machine_destroy(&kicked.guest);
 	}
 }

@@ -92,7 +92,7 @@ static inline void run_vmm(struct shared *shared, const struct machine_config *c
 	atomic_store(&shared->runs, true);
 	while (!atomic_load(&shared->end))
 		usleep(2000);
-	machine_request_end(machine, MACHINE_SIGNALLED);
+	machine_request_end(machine, GUEST_SIGNALLED);
 	pthread_join(thread, NULL);
 	_exit(0);
 }
@@ -237,7 +237,7 @@ static inline uint64_t stacks_of(struct remote_vmm *vmm, gp_sampler_t *session)
 	struct seen seen = {.guest = &vmm->guest};
 
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(attached_vm_wait(vmm->vm, SECOND), ATTACHED_DURATION);
+	cr_assert_eq(attached_vm_wait(vmm->vm, SECOND), GUEST_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	check_session(session, 1, &data, see, &seen);
 	free(data.bytes);

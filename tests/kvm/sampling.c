@@ -53,7 +53,7 @@ static void run_tree_in(const char *mode, enum fxt_addressing addressing)
 	struct session_data data = {0};
 	struct error error = {0};
 	gp_sampler_t *session;
-	enum machine_end end;
+	enum guest_end end;
 
 	guest_machine_create(
 		&seen.guest,
@@ -69,10 +69,10 @@ static void run_tree_in(const char *mode, enum fxt_addressing addressing)
 		     (unsigned long long)seen.first_pc);
 	if (console_has(&seen.guest, "no la57"))
 		cr_skip_test("this CPU has no 5-level paging");
-	if (end == MACHINE_TRIPLE_FAULT && addressing != FXT_ADDRESSING_LONG_4 && kvm_is_emulated())
+	if (end == GUEST_TRIPLE_FAULT && addressing != FXT_ADDRESSING_LONG_4 && kvm_is_emulated())
 		cr_skip_test(
 			"the /dev/kvm here emulates guests and does not know this paging mode");
-	cr_assert_eq(end, MACHINE_DURATION, "%s %s", machine_end_string(end), error.text);
+	cr_assert_eq(end, GUEST_DURATION, "%s %s", guest_end_string(end), error.text);
 	cr_assert(console_has(&seen.guest, "guest started"));
 	cr_assert_gt(seen.in_tree, 100);
 	cr_assert_geq(seen.addressing[addressing], seen.in_tree);
@@ -119,7 +119,7 @@ static void run_nested_to(uint32_t depth, uint64_t deepest, bool root_reached)
 			     (struct guest_setup){.command_line = "run=nested rounds=0"});
 	session = open_session(&seen.guest, MILLISECOND, 0, 0, depth);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), MACHINE_DURATION);
+	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), GUEST_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	counts = check_session(session, 1, &data, see, &seen);
 	cr_assert_eq(seen.deepest, deepest, "%llu", (unsigned long long)seen.deepest);
@@ -181,7 +181,7 @@ Test(sampling, address_spaces_that_share_stack_addresses_are_told_apart)
 			     (struct guest_setup){.command_line = "run=spaces rounds=0"});
 	session = open_session(&seen.guest, 997 * MICROSECOND, 0, 0, 64);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(guest_machine_run(&seen.guest, 4 * SECOND, NULL), MACHINE_DURATION);
+	cr_assert_eq(guest_machine_run(&seen.guest, 4 * SECOND, NULL), GUEST_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	check_session(session, 1, &data, see_space, &seen);
 	samples = seen.calls[0] + seen.calls[1];
@@ -210,7 +210,7 @@ Test(sampling, a_halted_vcpu_is_recorded_as_halted)
 	guest_machine_create(&seen.guest, (struct guest_setup){.command_line = "run=idle"});
 	session = open_session(&seen.guest, MILLISECOND, 0, 0, 64);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), MACHINE_DURATION);
+	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), GUEST_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	counts = check_session(session, 1, &data, see, &seen);
 	cr_assert_gt(counts.totals.full, 10);
@@ -235,7 +235,7 @@ Test(sampling, a_vcpu_nobody_started_is_recorded_as_not_started)
 			     (struct guest_setup){.command_line = "run=tree rounds=0", .vcpus = 2});
 	session = open_session(&seen.guest, MILLISECOND, 0, 0, 64);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), MACHINE_DURATION);
+	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), GUEST_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	counts = check_session(session, 2, &data, see, &seen);
 	cr_assert_eq(gp_sampler_totals(session, 1, &second), GP_OK);
@@ -260,7 +260,7 @@ static void run_on(unsigned vcpus)
 			     (struct guest_setup){.command_line = command_line, .vcpus = vcpus});
 	session = open_session(&seen.guest, MILLISECOND, 0, 0, 64);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
-	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), MACHINE_DURATION);
+	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), GUEST_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	check_session(session, vcpus, &data, see, &seen);
 	cr_assert(console_has(&seen.guest, online), "not all CPUs came up");
@@ -299,7 +299,7 @@ Test(sampling, a_tiny_ring_drops_and_counts_exactly)
 	session = open_session(&seen.guest, 200 * MICROSECOND, 0, 4096, 64);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
 	/* Nobody reads meanwhile. */
-	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), MACHINE_DURATION);
+	cr_assert_eq(guest_machine_run(&seen.guest, 2 * SECOND, NULL), GUEST_DURATION);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 	counts = check_session(session, 1, &data, see, &seen);
 	cr_assert_gt(counts.totals.dropped, 0);

@@ -148,7 +148,7 @@ Test(sessions, closing_one_that_runs_again_and_again)
 		gp_sampler_close(session);
 	}
 	end_in_background(&running);
-	cr_assert_eq(running.end, MACHINE_SIGNALLED);
+	cr_assert_eq(running.end, GUEST_SIGNALLED);
 	guest_machine_destroy(&running.guest);
 }
 
@@ -163,7 +163,7 @@ Test(sessions, data_outlives_the_vcpu)
 	session = open_session(&guest, 500 * MICROSECOND, GP_SAMPLER_SHARED, 0, 16);
 	cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
 	sleep_ns(2 * MILLISECOND);
-	cr_assert_eq(guest_machine_run(&guest, 0, NULL), MACHINE_POWERED_OFF);
+	cr_assert_eq(guest_machine_run(&guest, 0, NULL), GUEST_POWERED_OFF);
 	/* The vCPU is gone; the session still counts as started. */
 	cr_assert_eq(gp_sampler_start(session, 0), GP_ERR_BAD_STATE);
 	cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
@@ -194,7 +194,7 @@ Test(sessions, a_session_on_a_vcpu_that_just_ended)
 		cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
 		gp_sampler_close(session);
 		pthread_join(running.thread, NULL);
-		cr_assert_eq(running.end, MACHINE_TRIPLE_FAULT);
+		cr_assert_eq(running.end, GUEST_TRIPLE_FAULT);
 		guest_machine_destroy(&running.guest);
 	}
 }

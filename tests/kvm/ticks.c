@@ -6,7 +6,7 @@
 static void end_signalled(struct running *running)
 {
 	end_in_background(running);
-	cr_assert_eq(running->end, MACHINE_SIGNALLED);
+	cr_assert_eq(running->end, GUEST_SIGNALLED);
 	guest_machine_destroy(&running->guest);
 }
 

@@ -1,5 +1,6 @@
 /* The ACPI tables: checksums, what a guest looks for, and iasl's opinion of them. */
 #include "vmm/boot/acpi.h"
+#include "vmm/devices/power.h"
 
 #include "base/container.h"
 
@@ -96,9 +97,9 @@ Test(acpi, hardware_reduced_with_power_off_and_reset)
 	cr_assert(u32_at(fadt + 112) & 1u << 20, "hardware-reduced");
 	cr_assert(u32_at(fadt + 112) & 1u << 10, "has a reset register");
 	cr_assert_eq(fadt[116], 1);
-	cr_assert_eq(u64_at(fadt + 120), ACPI_RESET_PORT);
-	cr_assert_eq(u64_at(fadt + 248), ACPI_SLEEP_CONTROL_PORT);
-	cr_assert_eq(u64_at(fadt + 260), ACPI_SLEEP_STATUS_PORT);
+	cr_assert_eq(u64_at(fadt + 120), POWER_RESET_PORT);
+	cr_assert_eq(u64_at(fadt + 248), POWER_SLEEP_CONTROL_PORT);
+	cr_assert_eq(u64_at(fadt + 260), POWER_SLEEP_STATUS_PORT);
 	cr_assert_eq(u32_at(fadt + 40), u64_at(fadt + 140), "both DSDT addresses");
 }
 

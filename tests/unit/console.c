@@ -22,15 +22,9 @@ static struct serial serial;
 static struct console *console;
 static struct io_bus bus;
 static pthread_t thread;
-static _Atomic int end = MACHINE_RUNNING;
+static struct guest_end_event end = {.fd = -1};
 static char lines[4096];
 static uint64_t line_ns;
-
-static void note_end(void *context, enum machine_end requested)
-{
-	(void)context;
-	end = (int)requested;
-}
 
 static void note_line(void *context, uint64_t time, const char *text, size_t size)
 {
@@ -53,9 +47,9 @@ static void start(struct console_config config)
 	struct error error;
 	uint8_t ready = 0x0b, fifo = 0x01;
 
-	end = MACHINE_RUNNING;
+	end.end = GUEST_RUNNING;
 	lines[0] = 0;
-	config.end = (struct machine_end_request){note_end, NULL};
+	config.end = &end;
 	cr_assert_eq(event_loop_init(&loop, &error), GP_OK);
 	cr_assert_eq(console_create(&config, &console, &error), GP_OK, "%s", error.text);
 	output = console_output(console);
@@ -201,7 +195,7 @@ Test(console, a_reader_that_goes_away_does_not_end_the_machine, .timeout = 10)
 	for (int i = 0; i < 2000 && console_dropped_bytes(console) == 0; i++)
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	cr_assert_gt(console_dropped_bytes(console), 0);
-	cr_assert_eq(end, MACHINE_RUNNING);
+	cr_assert_eq(end.end, GUEST_RUNNING);
 	stop();
 	close(pipes[1]);
 }
@@ -217,22 +211,22 @@ Test(console, until_is_found_across_writes_and_partial_matches, .timeout = 10)
 	until("aab", 3);
 	guest_prints("aa");
 	guest_prints("a");
-	cr_assert_eq(end, MACHINE_RUNNING);
+	cr_assert_eq(end.end, GUEST_RUNNING);
 	guest_prints("b");
-	cr_assert_eq(end, MACHINE_TEXT_SEEN);
+	cr_assert_eq(end.end, GUEST_TEXT_SEEN);
 	stop();
 	until("abcabd", 6);
 	guest_prints("abcabcab");
-	cr_assert_eq(end, MACHINE_RUNNING);
+	cr_assert_eq(end.end, GUEST_RUNNING);
 	guest_prints("dabcabd");
-	cr_assert_eq(end, MACHINE_TEXT_SEEN);
+	cr_assert_eq(end.end, GUEST_TEXT_SEEN);
 	stop();
 	/* Bytes, not text. */
 	until("\0\xff", 2);
 	console_write(console, (const uint8_t *)"x\0", 2);
-	cr_assert_eq(end, MACHINE_RUNNING);
+	cr_assert_eq(end.end, GUEST_RUNNING);
 	console_write(console, (const uint8_t *)"\xff", 1);
-	cr_assert_eq(end, MACHINE_TEXT_SEEN);
+	cr_assert_eq(end.end, GUEST_TEXT_SEEN);
 	stop();
 }
 
@@ -293,7 +287,7 @@ Test(console, input_waits_for_the_guest_and_loses_nothing, .timeout = 20)
 	cr_assert_eq(guest_reads(got, sizeof(got), 2000), sizeof(got));
 	cr_assert_arr_eq(got, sent, sizeof(sent));
 	/* The end of the input is not the end of the machine; Ctrl-A is an ordinary byte. */
-	cr_assert_eq(end, MACHINE_RUNNING);
+	cr_assert_eq(end.end, GUEST_RUNNING);
 	stop();
 	close(fd);
 }
@@ -355,9 +349,9 @@ static int terminal_work(int terminal, int parent)
 	if (memcmp(keys, "k\001\003z", 4))
 		return 2;
 	guest_prints("\033[31mred\033[6n\033]0;x\a\n");
-	while (end == MACHINE_RUNNING)
+	while (end.end == GUEST_RUNNING)
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	if (end != MACHINE_USER_QUIT)
+	if (end.end != GUEST_USER_QUIT)
 		return 3;
 	stop();
 	tcgetattr(terminal, &after);

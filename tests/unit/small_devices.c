@@ -1,23 +1,12 @@
-/* Keyboard controller, clock, reset port and ACPI's power registers, over the port bus. */
-#include "vmm/boot/acpi.h"
+/* Keyboard controller, clock, power and reset registers, over the port bus. */
 #include "vmm/devices/cmos.h"
 #include "vmm/devices/i8042.h"
-#include "vmm/devices/reset_port.h"
+#include "vmm/devices/power.h"
 
 #include <criterion/criterion.h>
 
 static struct io_bus bus;
-static enum machine_end end;
-static unsigned end_count;
-
-static void note_end(void *context, enum machine_end requested)
-{
-	(void)context;
-	end = requested;
-	end_count++;
-}
-
-static const struct machine_end_request request = {note_end, NULL};
+static struct guest_end_event end;
 
 static void out(uint16_t port, uint8_t value)
 {
@@ -35,8 +24,7 @@ static uint8_t in(uint16_t port)
 static void setup(void)
 {
 	bus.count = 0;
-	end = MACHINE_RUNNING;
-	end_count = 0;
+	end = (struct guest_end_event){.fd = -1};
 }
 
 TestSuite(i8042, .init = setup);
@@ -48,7 +36,7 @@ static struct i8042 *make_i8042(void)
 {
 	static struct i8042 controller;
 
-	i8042_init(&controller, &request);
+	i8042_init(&controller, &end);
 	cr_assert_eq(i8042_attach(&controller, &bus, NULL), GP_OK);
 	return &controller;
 }
@@ -64,9 +52,9 @@ Test(i8042, pulsing_the_reset_line_resets)
 {
 	make_i8042();
 	out(0x64, 0xff);
-	cr_assert_eq(end_count, 0);
+	cr_assert_eq(end.end, GUEST_RUNNING);
 	out(0x64, 0xfe);
-	cr_assert_eq(end, MACHINE_RESET);
+	cr_assert_eq(end.end, GUEST_RESET);
 }
 
 Test(i8042, the_output_port_resets_too)
@@ -74,10 +62,10 @@ Test(i8042, the_output_port_resets_too)
 	make_i8042();
 	out(0x64, 0xd1);
 	out(0x60, 0x03);
-	cr_assert_eq(end_count, 0);
+	cr_assert_eq(end.end, GUEST_RUNNING);
 	out(0x64, 0xd1);
 	out(0x60, 0x02);
-	cr_assert_eq(end, MACHINE_RESET);
+	cr_assert_eq(end.end, GUEST_RESET);
 }
 
 Test(i8042, a_probe_never_waits_for_an_answer)
@@ -97,22 +85,23 @@ Test(i8042, a_probe_never_waits_for_an_answer)
 	cr_assert_eq(in(0x64) & 0x01, 0);
 	out(0x60, 0xf2); /* to a keyboard that is not there */
 	cr_assert_eq(in(0x64) & 0x01, 0);
-	cr_assert_eq(end_count, 0);
+	cr_assert_eq(end.end, GUEST_RUNNING);
 }
 
 Test(reset_port, only_the_rising_reset_bit_resets)
 {
-	struct reset_port port;
+	struct power power;
 
-	reset_port_init(&port, &request);
-	cr_assert_eq(reset_port_attach(&port, &bus, NULL), GP_OK);
-	out(RESET_PORT, 0x02);
-	cr_assert_eq(end_count, 0);
-	cr_assert_eq(in(RESET_PORT), 0x02);
-	out(RESET_PORT, 0x06);
-	cr_assert_eq(end, MACHINE_RESET);
-	out(RESET_PORT, 0x06);
-	cr_assert_eq(end_count, 1);
+	power_init(&power, &end);
+	cr_assert_eq(power_attach(&power, &bus, NULL), GP_OK);
+	out(POWER_RESET_CONTROL_PORT, 0x02);
+	cr_assert_eq(end.end, GUEST_RUNNING);
+	cr_assert_eq(in(POWER_RESET_CONTROL_PORT), 0x02);
+	out(POWER_RESET_CONTROL_PORT, 0x06);
+	cr_assert_eq(end.end, GUEST_RESET);
+	end.end = GUEST_RUNNING;
+	out(POWER_RESET_CONTROL_PORT, 0x06);
+	cr_assert_eq(end.end, GUEST_RUNNING);
 }
 
 static time_t clock_now;
@@ -202,18 +191,18 @@ Test(cmos, ram_keeps_what_is_written_and_the_clock_does_not)
 
 Test(acpi_power, sleep_state_five_powers_off)
 {
-	struct acpi_power power;
+	struct power power;
 
-	acpi_power_init(&power, &request);
-	cr_assert_eq(acpi_power_attach(&power, &bus, NULL), GP_OK);
-	out(ACPI_SLEEP_STATUS_PORT, 0x80);
-	out(ACPI_SLEEP_CONTROL_PORT, 5 << 2); /* the type alone does nothing */
-	out(ACPI_SLEEP_CONTROL_PORT, 3 << 2 | 0x20);
-	cr_assert_eq(end_count, 0);
-	cr_assert_eq(in(ACPI_SLEEP_STATUS_PORT), 0);
-	out(ACPI_SLEEP_CONTROL_PORT, 5 << 2 | 0x20);
-	cr_assert_eq(end, MACHINE_POWERED_OFF);
-	out(ACPI_RESET_PORT, 1);
-	cr_assert_eq(end, MACHINE_RESET);
-	cr_assert_eq(end_count, 2);
+	power_init(&power, &end);
+	cr_assert_eq(power_attach(&power, &bus, NULL), GP_OK);
+	out(POWER_SLEEP_STATUS_PORT, 0x80);
+	out(POWER_SLEEP_CONTROL_PORT, 5 << 2); /* the type alone does nothing */
+	out(POWER_SLEEP_CONTROL_PORT, 3 << 2 | 0x20);
+	cr_assert_eq(end.end, GUEST_RUNNING);
+	cr_assert_eq(in(POWER_SLEEP_STATUS_PORT), 0);
+	out(POWER_SLEEP_CONTROL_PORT, 5 << 2 | 0x20);
+	cr_assert_eq(end.end, GUEST_POWERED_OFF);
+	end.end = GUEST_RUNNING;
+	out(POWER_RESET_PORT, 1);
+	cr_assert_eq(end.end, GUEST_RESET);
 }

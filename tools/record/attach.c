@@ -44,12 +44,12 @@ static const char help[] =
 #define EXIT_GUEST_PANIC 17
 #define EXIT_CANNOT_ATTACH 21
 static const int exit_codes[] = {
-	[ATTACHED_RUNNING] = EXIT_FAILURE,
-	[ATTACHED_VMM_EXITED] = EXIT_SUCCESS,
-	[ATTACHED_RESET] = 10,
-	[ATTACHED_DURATION] = 13,
-	[ATTACHED_SIGNALLED] = 16,
-	[ATTACHED_VMM_KILLED] = 18,
+	[GUEST_RUNNING] = EXIT_FAILURE,
+	[GUEST_VMM_EXITED] = EXIT_SUCCESS,
+	[GUEST_RESET] = 10,
+	[GUEST_DURATION] = 13,
+	[GUEST_SIGNALLED] = 16,
+	[GUEST_VMM_KILLED] = 18,
 };
 
 static int failure(const struct error *error, int code)
@@ -60,7 +60,7 @@ static int failure(const struct error *error, int code)
 
 static void end_in_order(void *vm)
 {
-	attached_vm_request_end(vm, ATTACHED_SIGNALLED);
+	attached_vm_request_end(vm, GUEST_SIGNALLED);
 }
 
 static void tell_event(void *context, const char *text)
@@ -149,17 +149,17 @@ static void print_json(const struct attached_vm *vm, const char *end, int code,
 static int run(struct sampling *sampling, struct attached_vm *vm)
 {
 	const struct sampling_options *options = sampling->options;
-	enum attached_end end = attached_vm_wait(vm, options->duration_ns);
+	enum guest_end end = attached_vm_wait(vm, options->duration_ns);
 	struct recorder_summary summary;
 	bool panicked;
 	const char *text;
 	int code;
 
-	sampling_finish(sampling, attached_end_string(end), &summary);
+	sampling_finish(sampling, guest_end_string(end), &summary);
 	/* A guest that panicked long ago was attached to nevertheless: only an end that may be the
 	 * panic's doing counts. */
-	panicked = summary.panicked && (end == ATTACHED_RESET || end == ATTACHED_VMM_EXITED);
-	text = panicked ? "guest panic" : attached_end_string(end);
+	panicked = summary.panicked && (end == GUEST_RESET || end == GUEST_VMM_EXITED);
+	text = panicked ? "guest panic" : guest_end_string(end);
 	code = panicked ? EXIT_GUEST_PANIC : exit_codes[end];
 	sampling_print_summary(sampling, text, &summary);
 	print_counts(vm);

@@ -26,16 +26,16 @@
 #define EXIT_GUEST_PANIC 17
 #define EXIT_CANNOT_RUN 21
 static const int exit_codes[] = {
-	[MACHINE_RUNNING] = EXIT_FAILURE,
-	[MACHINE_POWERED_OFF] = EXIT_SUCCESS,
-	[MACHINE_RESET] = 10,
-	[MACHINE_TRIPLE_FAULT] = 11,
-	[MACHINE_TEXT_SEEN] = 12,
-	[MACHINE_DURATION] = 13,
-	[MACHINE_TIMED_OUT] = 14,
-	[MACHINE_USER_QUIT] = 15,
-	[MACHINE_SIGNALLED] = 16,
-	[MACHINE_ERROR] = 20, /* KVM failed */
+	[GUEST_RUNNING] = EXIT_FAILURE,
+	[GUEST_POWERED_OFF] = EXIT_SUCCESS,
+	[GUEST_RESET] = 10,
+	[GUEST_TRIPLE_FAULT] = 11,
+	[GUEST_TEXT_SEEN] = 12,
+	[GUEST_DURATION] = 13,
+	[GUEST_TIMED_OUT] = 14,
+	[GUEST_USER_QUIT] = 15,
+	[GUEST_SIGNALLED] = 16,
+	[GUEST_ERROR] = 20, /* KVM failed */
 };
 
 /* Everything that has to be released, in one place. */
@@ -89,7 +89,7 @@ static void draw_line(void *context)
 
 static void end_in_order(void *machine)
 {
-	machine_request_end(machine, MACHINE_SIGNALLED);
+	machine_request_end(machine, GUEST_SIGNALLED);
 }
 
 static gp_status_t confine_reader(void *context, struct error *error)
@@ -159,7 +159,7 @@ static int run(struct recording *recording)
 	};
 	struct recorder_summary summary = {0};
 	struct error error = {0};
-	enum machine_end end;
+	enum guest_end end;
 	const char *how;
 	bool panicked;
 	int code;
@@ -171,14 +171,14 @@ static int run(struct recording *recording)
 	}
 	end = machine_run(recording->machine, &limits, &error);
 	progress_end();
-	panicked = (end == MACHINE_RESET || end == MACHINE_TRIPLE_FAULT) &&
+	panicked = (end == GUEST_RESET || end == GUEST_TRIPLE_FAULT) &&
 		   atomic_load(&recording->panic_on_console);
-	sampling_finish(&recording->sampling, machine_end_string(end), &summary);
+	sampling_finish(&recording->sampling, guest_end_string(end), &summary);
 	if (summary.symbols_found)
 		panicked = summary.panicked;
 	console_restore();
 	code = panicked ? EXIT_GUEST_PANIC : exit_codes[end];
-	how = panicked ? "guest panic" : machine_end_string(end);
+	how = panicked ? "guest panic" : guest_end_string(end);
 	sampling_print_summary(&recording->sampling, how, &summary);
 	if (options->sampling.json)
 		print_json(recording, how, code, &summary);
@@ -187,7 +187,7 @@ static int run(struct recording *recording)
 			"guestprof record: %llu bytes of console output were lost to a slow "
 			"reader\n",
 			(unsigned long long)machine_console_dropped(recording->machine));
-	if (end == MACHINE_ERROR) {
+	if (end == GUEST_ERROR) {
 		fprintf(stderr,
 			"guestprof record: %s; where KVM emulates guests in software, 'guestprof "
 			"lab record ...' runs the same on real KVM ('guestprof doctor' tells)\n",

@@ -2,6 +2,7 @@
 #include "vmm/boot/acpi.h"
 
 #include "vmm/boot/aml.h"
+#include "vmm/devices/power.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -11,8 +12,6 @@
 /* Ids from here up do not fit a local APIC entry (5.2.12.2): 255 addresses all of them. */
 #define X2APIC_FIRST_ID 255
 
-#define SLEEP_TYPE_S5 5
-#define RESET_VALUE 0x01
 #define CMOS_CENTURY 0x32 /* as in cmos.c */
 
 struct table_header {
@@ -231,7 +230,7 @@ static size_t put_dsdt(struct aml *out, const struct acpi_config *config)
 	/* What a guest writes to SLEEP_CONTROL to power off (7.4.2). */
 	aml_name(out, "_S5_");
 	block = aml_begin_package(out, 4);
-	aml_integer(out, SLEEP_TYPE_S5);
+	aml_integer(out, POWER_SLEEP_TYPE_S5);
 	for (unsigned i = 0; i < 3; i++)
 		aml_integer(out, 0);
 	aml_end(out, block);
@@ -256,11 +255,11 @@ static size_t put_fadt(struct aml *out, uint64_t dsdt_gpa)
 		.boot_architecture = FADT_BOOT_NO_VGA,
 		.flags = FADT_WBINVD | FADT_NO_POWER_BUTTON | FADT_NO_SLEEP_BUTTON |
 			 FADT_RESET_REGISTER | FADT_HARDWARE_REDUCED,
-		.reset_register = port_register(ACPI_RESET_PORT),
-		.reset_value = RESET_VALUE,
+		.reset_register = port_register(POWER_RESET_PORT),
+		.reset_value = POWER_RESET_VALUE,
 		.minor_version = 5,
-		.sleep_control = port_register(ACPI_SLEEP_CONTROL_PORT),
-		.sleep_status = port_register(ACPI_SLEEP_STATUS_PORT),
+		.sleep_control = port_register(POWER_SLEEP_CONTROL_PORT),
+		.sleep_status = port_register(POWER_SLEEP_STATUS_PORT),
 		.hypervisor_vendor = {'G', 'U', 'E', 'S', 'T', 'P', 'R', 'F'},
 	};
 
@@ -359,39 +358,4 @@ gp_status_t acpi_build(const struct acpi_config *config, uint64_t base_gpa, uint
 	memcpy(buffer, &rsdp, sizeof(rsdp));
 	*size_out = out.size;
 	return GP_OK;
-}
-
-void acpi_power_init(struct acpi_power *power, const struct machine_end_request *end)
-{
-	power->end = *end;
-}
-
-static void power_read(void *device, uint64_t offset, void *data, unsigned size)
-{
-	(void)device;
-	(void)offset;
-	/* SLEEP_STATUS never says "woken": there is no sleep to wake from. */
-	memset(data, 0, size);
-}
-
-static void power_write(void *device, uint64_t offset, const void *data, unsigned size)
-{
-	const struct acpi_power *power = device;
-	uint8_t value = *(const uint8_t *)data;
-
-	(void)size;
-	/* SLEEP_CONTROL (4.8.3.7): type in bits 2 to 4, bit 5 enters it. */
-	if (offset == ACPI_SLEEP_CONTROL_PORT - ACPI_POWER_PORT && (value & 0x20) &&
-	    (value >> 2 & 7) == SLEEP_TYPE_S5)
-		machine_end_request(&power->end, MACHINE_POWERED_OFF);
-	else if (offset == ACPI_RESET_PORT - ACPI_POWER_PORT && value == RESET_VALUE)
-		machine_end_request(&power->end, MACHINE_RESET);
-}
-
-gp_status_t acpi_power_attach(struct acpi_power *power, struct io_bus *ports, struct error *error)
-{
-	return io_bus_add(ports,
-			  &(struct io_region){ACPI_POWER_PORT, ACPI_POWER_PORTS, power, power_read,
-					      power_write},
-			  error);
 }

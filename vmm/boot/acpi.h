@@ -1,5 +1,4 @@
-/* ACPI: the tables that tell the guest what the machine has, and the registers by which it
- * powers off and resets.
+/* ACPI: the tables that tell the guest what the machine has.
  *
  * Hardware-reduced ACPI (ACPI 6.5, 4.1): no PM timer, no SCI, no PIT and no 8259 behind it.
  * Tables: RSDP, XSDT, FADT, MADT, DSDT. vCPU n has APIC id n; there is one I/O APIC with
@@ -9,8 +8,6 @@
 #define VMM_BOOT_ACPI_H
 
 #include "base/error.h"
-#include "vmm/devices/io_bus.h"
-#include "vmm/devices/machine_end.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,13 +18,6 @@
 
 #define ACPI_VCPUS_MAX 1024
 #define ACPI_DEVICES_MAX 32
-
-/* Ports of struct acpi_power. */
-#define ACPI_POWER_PORT 0x600
-#define ACPI_POWER_PORTS 3
-#define ACPI_SLEEP_CONTROL_PORT (ACPI_POWER_PORT + 0)
-#define ACPI_SLEEP_STATUS_PORT (ACPI_POWER_PORT + 1)
-#define ACPI_RESET_PORT (ACPI_POWER_PORT + 2)
 
 /* One virtio-mmio slot. */
 struct acpi_device {
@@ -50,14 +40,5 @@ struct acpi_config {
  * GP_ERR_INVALID_ARGS for a configuration out of the ranges above. */
 gp_status_t acpi_build(const struct acpi_config *config, uint64_t base_gpa, uint8_t *buffer,
 		       size_t capacity, size_t *size_out, struct error *error);
-
-/* The sleep control, sleep status and reset registers. Sleep state 5 gives MACHINE_POWERED_OFF,
- * the reset value MACHINE_RESET. Keeps no state: any thread. */
-struct acpi_power {
-	struct machine_end_request end;
-};
-
-void acpi_power_init(struct acpi_power *power, const struct machine_end_request *end);
-gp_status_t acpi_power_attach(struct acpi_power *power, struct io_bus *ports, struct error *error);
 
 #endif

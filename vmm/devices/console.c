@@ -212,7 +212,7 @@ static void match_until(struct console *console, uint8_t byte)
 		matched++;
 	if (matched == console->config.until_size) {
 		console->until_seen = true;
-		machine_end_request(&console->config.end, MACHINE_TEXT_SEEN);
+		guest_end_request(console->config.end, GUEST_TEXT_SEEN);
 	}
 	console->until_matched = matched;
 }
@@ -447,7 +447,7 @@ static bool key_is_for_guest(struct console *console, uint8_t *key)
 	switch (*key) {
 	case 'x':
 	case 'X':
-		machine_end_request(&console->config.end, MACHINE_USER_QUIT);
+		guest_end_request(console->config.end, GUEST_USER_QUIT);
 		return false;
 	case 'h':
 	case '?':

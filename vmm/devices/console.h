@@ -9,7 +9,7 @@
  * cursor movement and erasing.
  *
  * Input: from a terminal in the foreground, set to raw mode (Ctrl-C goes to the guest) with
- * Ctrl-A as escape: x quits (MACHINE_USER_QUIT), a sends Ctrl-A, h lists these. From a file
+ * Ctrl-A as escape: x quits (GUEST_USER_QUIT), a sends Ctrl-A, h lists these. From a file
  * or pipe bytes go as they are; at its end the guest simply gets no more. The guest reads
  * at its own pace: what does not fit waits in the source.
  */
@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "vmm/devices/event_loop.h"
-#include "vmm/devices/machine_end.h"
+#include "kvm/guest_end.h"
 #include "vmm/devices/serial.h"
 
 #include <pthread.h>
@@ -35,10 +35,10 @@ struct console_config {
 	int input_fd;  /* -1: none */
 	int output_fd; /* -1: output is looked at (until, line) and goes nowhere */
 	/* Optional. These bytes in the guest's output, also across writes, give
-	 * MACHINE_TEXT_SEEN. 1..CONSOLE_UNTIL_MAX bytes. */
+	 * GUEST_TEXT_SEEN. 1..CONSOLE_UNTIL_MAX bytes. */
 	const void *until;
 	size_t until_size;
-	struct machine_end_request end;
+	struct guest_end_event *end;
 	/* Optional. A line of output is complete, or the machine has ended in it. `text` is without
 	 * its line end, cut at CONSOLE_LINE_MAX, the guest's bytes as they are; `boot_ns` is the
 	 * host's CLOCK_BOOTTIME of its first byte. On a vCPU's thread with locks held: be short;

@@ -37,10 +37,10 @@ enum i8042_command {
 #define KEYBOARD_TEST_PASSED 0x00
 #define AUXILIARY_TEST_CLOCK_STUCK 0x01
 
-void i8042_init(struct i8042 *controller, const struct machine_end_request *end)
+void i8042_init(struct i8042 *controller, struct guest_end_event *end)
 {
 	*controller =
-		(struct i8042){.end = *end,
+		(struct i8042){.end = end,
 			       .configuration = CONFIGURATION_SYSTEM | CONFIGURATION_KEYBOARD_OFF |
 						CONFIGURATION_AUXILIARY_OFF};
 	pthread_mutex_init(&controller->lock, NULL);
@@ -99,7 +99,7 @@ static void write_command(struct i8042 *controller, uint8_t command)
 	default:
 		/* 0xf0 up: lines of the output port whose bit is 0 are pulsed low. */
 		if (command >= PULSE_FIRST && !(command & OUTPUT_PORT_RESET))
-			machine_end_request(&controller->end, MACHINE_RESET);
+			guest_end_request(controller->end, GUEST_RESET);
 		break;
 	}
 }
@@ -115,7 +115,7 @@ static void write_data(struct i8042 *controller, uint8_t byte)
 		break;
 	case WRITE_OUTPUT_PORT:
 		if (!(byte & OUTPUT_PORT_RESET))
-			machine_end_request(&controller->end, MACHINE_RESET);
+			guest_end_request(controller->end, GUEST_RESET);
 		break;
 	case KEYBOARD_LOOP:
 	case AUXILIARY_LOOP:
