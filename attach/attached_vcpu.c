@@ -150,7 +150,7 @@ static void sample(struct attached_vcpu *vcpu)
 	}
 }
 
-static void *thread_main(void *argument)
+static void *attached_vcpu_main(void *argument)
 {
 	struct attached_vcpu *vcpu = argument;
 	struct pollfd stop = {.fd = vcpu->stop_fd, .events = POLLIN};
@@ -191,7 +191,7 @@ gp_status_t attached_vcpu_start(struct attached_vcpu *vcpu, struct error *error)
 		return error_set_errno(error, errno, "cannot create an eventfd");
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	failed = pthread_create(&vcpu->thread, NULL, thread_main, vcpu);
+	failed = pthread_create(&vcpu->thread, NULL, attached_vcpu_main, vcpu);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (failed)
 		return error_set_errno(error, failed, "cannot start a thread for vCPU %u",
@@ -232,8 +232,8 @@ struct peek {
 	bool taken;
 };
 
-static void take(struct attached_vcpu *vcpu, enum sampler_vcpu_state state,
-		 const struct guest_cpu *cpu, void *context)
+static void attached_vcpu_take(struct attached_vcpu *vcpu, enum sampler_vcpu_state state,
+			       const struct guest_cpu *cpu, void *context)
 {
 	struct peek *peek = context;
 
@@ -261,5 +261,5 @@ bool attached_vcpu_peek(struct attached_vcpu *vcpu, bool wake, struct guest_cpu 
 	}
 	if (vcpu->kick_signal)
 		return kick_by_signal(vcpu, cpu);
-	return stop_and(vcpu, take, &peek) && peek.taken;
+	return stop_and(vcpu, attached_vcpu_take, &peek) && peek.taken;
 }

@@ -66,31 +66,31 @@ static struct attached_vm *vm_of(const struct sampler_target *target)
 	return container_of((struct sampler_target *)(uintptr_t)target, struct attached_vm, target);
 }
 
-static unsigned target_vcpu_count(const struct sampler_target *target)
+static unsigned attached_vm_vcpu_count(const struct sampler_target *target)
 {
 	return vm_of(target)->vcpu_count;
 }
 
-static pid_t target_tick_thread(const struct sampler_target *target, unsigned vcpu)
+static pid_t attached_vm_tick_thread(const struct sampler_target *target, unsigned vcpu)
 {
 	return atomic_load(&vm_of(target)->vcpus[vcpu].tick_thread);
 }
 
 /* Whether the vCPU is in the guest shows when it is stopped: sampler_capture(). */
-static bool target_kick(struct sampler_target *target, unsigned vcpu)
+static bool attached_vm_kick(struct sampler_target *target, unsigned vcpu)
 {
 	vm_of(target)->vcpus[vcpu].kicked = 1;
 	return true;
 }
 
-static const struct guest_memory *target_memory(const struct sampler_target *target)
+static const struct guest_memory *attached_vm_memory(const struct sampler_target *target)
 {
 	return &vm_of(target)->memory.memory;
 }
 
 /* Stopped behind a HLT, but not asleep: KVM polls for a while before it lets the thread sleep
  * (halt_poll_ns). An interrupt would have led elsewhere. */
-static enum sampler_vcpu_state target_vcpu_state(struct sampler_target *target, unsigned vcpu)
+static enum sampler_vcpu_state attached_vm_vcpu_state(struct sampler_target *target, unsigned vcpu)
 {
 	(void)target;
 	(void)vcpu;
@@ -98,11 +98,11 @@ static enum sampler_vcpu_state target_vcpu_state(struct sampler_target *target, 
 }
 
 static const struct sampler_target_ops target_ops = {
-	.vcpu_count = target_vcpu_count,
-	.tick_thread = target_tick_thread,
-	.kick = target_kick,
-	.memory = target_memory,
-	.vcpu_state = target_vcpu_state,
+	.vcpu_count = attached_vm_vcpu_count,
+	.tick_thread = attached_vm_tick_thread,
+	.kick = attached_vm_kick,
+	.memory = attached_vm_memory,
+	.vcpu_state = attached_vm_vcpu_state,
 };
 
 /* Attaching. */
@@ -164,7 +164,6 @@ static gp_status_t check_it_goes_on(struct attached_vm *vm, struct error *error)
 static int kick_signal_of(const struct attached_vm *vm, pid_t thread)
 {
 	uint64_t caught = 0, blocked = ~UINT64_C(0);
-	char file[64], text[4096];
 	int signal = 0;
 
 	switch (vm->process.kind) {
@@ -180,10 +179,8 @@ static int kick_signal_of(const struct attached_vm *vm, pid_t thread)
 	case VMM_UNKNOWN:
 		return 0;
 	}
-	snprintf(file, sizeof(file), "task/%d/status", (int)thread);
-	proc_read(vm->proc, vm->process.pid, file, text, sizeof(text));
-	proc_field(text, "SigCgt", 16, &caught);
-	proc_field(text, "SigBlk", 16, &blocked);
+	proc_thread_field(vm->proc, vm->process.pid, thread, "SigCgt", 16, &caught);
+	proc_thread_field(vm->proc, vm->process.pid, thread, "SigBlk", 16, &blocked);
 	return caught >> (signal - 1) & ~(blocked >> (signal - 1)) & 1 ? signal : 0;
 }
 
@@ -205,7 +202,8 @@ static gp_status_t choose_kick(const struct attached_vm *vm, struct attached_vcp
 	return GP_OK;
 }
 
-static gp_status_t add_vcpus(struct attached_vm *vm, bool by_signal, struct error *error)
+static gp_status_t attached_vm_add_vcpus(struct attached_vm *vm, bool by_signal,
+					 struct error *error)
 {
 	const struct vm_process *process = &vm->process;
 	AUTO_FREE pid_t *threads = calloc(process->vcpu_count, sizeof(*threads));
@@ -329,7 +327,7 @@ static gp_status_t attach(struct attached_vm *vm, const struct attach_config *co
 	if (status)
 		return with_rights(vm, status, error);
 	vm->has_memory = true;
-	status = add_vcpus(vm, by_signal, error);
+	status = attached_vm_add_vcpus(vm, by_signal, error);
 	if (status)
 		return with_rights(vm, status, error);
 	for (unsigned i = 0; i < vm->vcpu_count; i++)
@@ -408,7 +406,7 @@ void attached_vm_counts(const struct attached_vm *vm, struct attached_counts *ou
 
 /* Watching. */
 
-static void tell(const struct attached_vm *vm, const char *text)
+static void attached_vm_tell(const struct attached_vm *vm, const char *text)
 {
 	if (vm->on_event)
 		vm->on_event(vm->context, text);
@@ -438,7 +436,7 @@ static void watch_for_pause(struct attached_vm *vm)
 	else
 		snprintf(text, sizeof(text), "the machine %s",
 			 paused ? "is paused (by its VMM, or migrated away)" : "runs again");
-	tell(vm, text);
+	attached_vm_tell(vm, text);
 }
 
 static void watch_for_vcpus(struct attached_vm *vm)
@@ -453,7 +451,7 @@ static void watch_for_vcpus(struct attached_vm *vm)
 			 "%u vCPU(s) were added; only those that were there before are sampled",
 			 now.vcpu_count - vm->vcpus_told);
 		vm->vcpus_told = now.vcpu_count;
-		tell(vm, text);
+		attached_vm_tell(vm, text);
 	}
 	vm_process_deinit(&now);
 }

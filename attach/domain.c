@@ -184,7 +184,7 @@ static gp_status_t not_now(const struct libvirt_domain *domain, struct error *er
 			 domain->name);
 }
 
-static gp_status_t take(const struct search *search, pid_t *pid, struct error *error)
+static gp_status_t domain_take(const struct search *search, pid_t *pid, struct error *error)
 {
 	const struct candidate *candidate = &search->candidates[0];
 	char advice[256];
@@ -267,7 +267,7 @@ static gp_status_t find(struct search *search, pid_t *pid, struct error *error)
 		search_pid_files(search);
 	if (search->found > 1)
 		return several(search, error);
-	return search->found ? take(search, pid, error) : no_process(search, error);
+	return search->found ? domain_take(search, pid, error) : no_process(search, error);
 }
 
 gp_status_t domain_find(const struct domain_places *places, const char *machine, pid_t *pid,

@@ -97,7 +97,7 @@ struct libvirt {
 	typeof(virDomainFree) *free_domain;
 };
 
-static gp_status_t load(struct libvirt *self, struct error *error)
+static gp_status_t libvirt_load(struct libvirt *self, struct error *error)
 {
 	const struct library_symbol symbols[] = {
 		{"virSetErrorFunc", &self->set_error_function},
@@ -216,12 +216,12 @@ static void ask_one(const struct libvirt *self, const char *uri, const char *tex
 	self->close(connection);
 }
 
-static void ask_all(const char *const *uris, unsigned count, const char *domain,
-		    struct reply *reply)
+static void libvirt_ask_all(const char *const *uris, unsigned count, const char *domain,
+			    struct reply *reply)
 {
 	struct libvirt libvirt = {0};
 
-	reply->status = load(&libvirt, &reply->error);
+	reply->status = libvirt_load(&libvirt, &reply->error);
 	if (reply->status)
 		return;
 	libvirt.set_error_function(NULL, keep_error);
@@ -234,8 +234,8 @@ static void ask_all(const char *const *uris, unsigned count, const char *domain,
 
 #else
 
-static void ask_all(const char *const *uris, unsigned count, const char *domain,
-		    struct reply *reply)
+static void libvirt_ask_all(const char *const *uris, unsigned count, const char *domain,
+			    struct reply *reply)
 {
 	(void)uris;
 	(void)count;
@@ -256,7 +256,7 @@ static void answer_into(int fd, const char *const *uris, unsigned count, const c
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setsid();
-	ask_all(uris, count, domain, &reply);
+	libvirt_ask_all(uris, count, domain, &reply);
 	while (left) {
 		ssize_t written = write(fd, at, left);
 

@@ -27,8 +27,8 @@ struct piece {
 	uint64_t skip; /* bytes at its start that are something else */
 };
 
-static bool add_region(struct remote_layout *layout, uint64_t address_in_guest,
-		       const struct piece *piece, uint64_t offset, uint64_t size)
+static bool memory_layout_add_region(struct remote_layout *layout, uint64_t address_in_guest,
+				     const struct piece *piece, uint64_t offset, uint64_t size)
 {
 	if (layout->count == REMOTE_REGIONS_MAX)
 		return false;
@@ -59,11 +59,11 @@ static bool lay_out(const struct piece *pieces, unsigned count, uint64_t hole,
 
 		if (hole && at < hole && size > hole - at) {
 			done = hole - at;
-			if (!add_region(out, at, &pieces[i], 0, done))
+			if (!memory_layout_add_region(out, at, &pieces[i], 0, done))
 				return false;
 			at = HOLE_END;
 		}
-		if (!add_region(out, at, &pieces[i], done, size - done))
+		if (!memory_layout_add_region(out, at, &pieces[i], done, size - done))
 			return false;
 		at += size - done;
 		if (hole && at == hole)

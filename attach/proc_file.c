@@ -68,6 +68,23 @@ bool proc_field(const char *text, const char *name, int base, uint64_t *value)
 	return false;
 }
 
+const char *proc_stat_fields(const char *text)
+{
+	const char *name_end = strrchr(text, ')');
+
+	return name_end && name_end[1] == ' ' ? name_end + 2 : NULL;
+}
+
+bool proc_thread_field(const char *proc, pid_t pid, pid_t thread, const char *name, int base,
+		       uint64_t *value)
+{
+	char file[64], text[4096];
+
+	snprintf(file, sizeof(file), "task/%d/status", (int)thread);
+	proc_read(proc, pid, file, text, sizeof(text));
+	return proc_field(text, name, base, value);
+}
+
 void proc_each_thread(const char *proc, pid_t pid, bool (*visit)(void *context, pid_t thread),
 		      void *context)
 {

@@ -52,20 +52,19 @@ static bool is_frozen(const char *proc, pid_t pid, char state)
 
 enum process_state process_state(const char *proc, pid_t pid)
 {
-	char text[1024], *behind_name;
+	const char *fields;
+	char text[1024];
 
 	proc_read(proc, pid, "stat", text, sizeof(text));
-	behind_name = strrchr(text, ')'); /* the name may hold anything */
-	if (!behind_name || !behind_name[1])
-		return PROCESS_GOES_ON;
-	switch (behind_name[2]) {
+	fields = proc_stat_fields(text);
+	switch (fields ? *fields : 0) {
 	case 'T':
 		return PROCESS_STOPPED;
 	case 't':
 		return PROCESS_HELD;
 	case 'D':
 	case 'S':
-		return is_frozen(proc, pid, behind_name[2]) ? PROCESS_FROZEN : PROCESS_GOES_ON;
+		return is_frozen(proc, pid, *fields) ? PROCESS_FROZEN : PROCESS_GOES_ON;
 	default:
 		return PROCESS_GOES_ON;
 	}
@@ -96,11 +95,8 @@ struct tracer_search {
 static bool see_tracer(void *context, pid_t thread)
 {
 	struct tracer_search *search = context;
-	char file[64], text[4096];
 
-	snprintf(file, sizeof(file), "task/%d/status", (int)thread);
-	proc_read(search->proc, search->pid, file, text, sizeof(text));
-	if (!proc_field(text, "TracerPid", 10, &search->tracer))
+	if (!proc_thread_field(search->proc, search->pid, thread, "TracerPid", 10, &search->tracer))
 		search->tracer = 0;
 	search->thread = thread;
 	return !search->tracer;

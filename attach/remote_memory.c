@@ -127,7 +127,8 @@ static bool read_kept(const struct remote_memory *memory, uint64_t address, void
 	return true;
 }
 
-static bool read_memory(const struct guest_memory *guest, gpa_t address, void *buffer, size_t size)
+static bool remote_memory_read_memory(const struct guest_memory *guest, gpa_t address, void *buffer,
+				      size_t size)
 {
 	const struct remote_memory *memory =
 		container_of(guest, const struct remote_memory, memory);
@@ -223,7 +224,8 @@ gp_status_t remote_memory_init(struct remote_memory *memory, const char *proc, p
 	gp_status_t status;
 	char path[300];
 
-	*memory = (struct remote_memory){.memory.read = read_memory, .pid = pid, .mem_fd = -1};
+	*memory = (struct remote_memory){
+		.memory.read = remote_memory_read_memory, .pid = pid, .mem_fd = -1};
 	snprintf(path, sizeof(path), "%s/%d/mem", proc, (int)pid);
 	memory->mem_fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (memory->mem_fd < 0)

@@ -47,7 +47,7 @@ gp_status_t run_page_check_host(const char *kvm_path, struct error *error)
 	return GP_OK;
 }
 
-static uint64_t load(const __u64 *word)
+static uint64_t run_page_load(const __u64 *word)
 {
 	return *(const volatile __u64 *)word;
 }
@@ -77,10 +77,10 @@ gp_status_t run_page_init(struct run_page *page, int pidfd, int vmm_fd, struct e
 	run = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (run == MAP_FAILED)
 		return error_set_errno(error, errno, "cannot map a vCPU's shared page");
-	valid = load(&run->kvm_valid_regs);
+	valid = run_page_load(&run->kvm_valid_regs);
 	/* Both bits are what we would set; one of them, or registers on their way into the vCPU,
 	 * are a use that a reader might disturb. */
-	if ((valid && (valid & REGISTERS) != REGISTERS) || load(&run->kvm_dirty_regs)) {
+	if ((valid && (valid & REGISTERS) != REGISTERS) || run_page_load(&run->kvm_dirty_regs)) {
 		munmap(run, PAGE_BYTES);
 		return error_set(error, GP_ERR_NOT_SUPPORTED,
 				 "its VMM uses the shared registers itself (kvm_valid_regs %#llx)",
@@ -115,8 +115,8 @@ void run_page_arm(struct run_page *page)
  * now. That costs a VMM which uses its page itself, and has ended that, nothing but time. */
 static void take_over(struct run_page *page)
 {
-	if (!page->armed || !page->borrowed || load(&page->run->kvm_valid_regs) ||
-	    load(&page->run->kvm_dirty_regs))
+	if (!page->armed || !page->borrowed || run_page_load(&page->run->kvm_valid_regs) ||
+	    run_page_load(&page->run->kvm_dirty_regs))
 		return;
 	page->borrowed = false;
 	run_page_arm(page);
@@ -127,8 +127,8 @@ bool run_page_registers(struct run_page *page, struct guest_cpu *cpu)
 	const struct kvm_sync_regs *stored = &page->run->s.regs;
 
 	take_over(page);
-	if ((load(&page->run->kvm_valid_regs) & REGISTERS) != REGISTERS ||
-	    load(&stored->regs.rip) == POISON)
+	if ((run_page_load(&page->run->kvm_valid_regs) & REGISTERS) != REGISTERS ||
+	    run_page_load(&stored->regs.rip) == POISON)
 		return false;
 	kvm_registers_value(&stored->regs, &stored->sregs, cpu);
 	return true;
@@ -184,7 +184,7 @@ bool run_page_read_fresh(const struct run_page *page, struct guest_cpu *cpu)
 	struct kvm_regs regs[2];
 	struct kvm_sregs sregs[2];
 
-	if ((load(&page->run->kvm_valid_regs) & REGISTERS) != REGISTERS)
+	if ((run_page_load(&page->run->kvm_valid_regs) & REGISTERS) != REGISTERS)
 		return false;
 	for (int i = 0; i < 2; i++) {
 		memcpy(&regs[i], &stored->regs, sizeof(regs[i]));

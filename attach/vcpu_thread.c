@@ -1,5 +1,6 @@
 #include "attach/vcpu_thread.h"
 
+#include "attach/proc_file.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -41,16 +42,15 @@ enum vcpu_hold vcpu_thread_hold(int stat_fd)
 {
 	char text[128]; /* the state is its third field, behind a name of at most 64 bytes */
 	ssize_t length = pread(stat_fd, text, sizeof(text) - 1, 0);
-	const char *name_end;
+	const char *fields;
 
 	if (length <= 0)
 		return VCPU_FREE;
 	text[length] = 0;
-	/* A name may have anything in it, but not what comes behind it. */
-	name_end = strrchr(text, ')');
-	if (!name_end || name_end[1] != ' ')
+	fields = proc_stat_fields(text);
+	if (!fields)
 		return VCPU_FREE;
-	return name_end[2] == 't' ? VCPU_TRACED : name_end[2] == 'T' ? VCPU_STOPPED : VCPU_FREE;
+	return *fields == 't' ? VCPU_TRACED : *fields == 'T' ? VCPU_STOPPED : VCPU_FREE;
 }
 
 /* fs/proc/base.c, proc_pid_syscall(): "running", or "-1 sp pc", or the call's number, its six

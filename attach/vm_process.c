@@ -275,12 +275,12 @@ void vm_process_deinit(struct vm_process *process)
 static bool is_kernel_thread(const char *proc, pid_t pid)
 {
 	char text[512];
-	const char *name_end;
+	const char *fields;
 	unsigned flags = 0;
 
 	proc_read(proc, pid, "stat", text, sizeof(text));
-	name_end = strrchr(text, ')');
-	return name_end && sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+	fields = proc_stat_fields(text);
+	return fields && sscanf(fields, "%*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
 	       flags & 0x00200000;
 }
 

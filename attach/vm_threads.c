@@ -93,7 +93,7 @@ static bool all_assigned(const struct search *search)
 }
 
 /* One look at every thread that may be a vCPU's. */
-static bool look(void *context, pid_t thread)
+static bool vm_threads_look(void *context, pid_t thread)
 {
 	const struct search *search = context;
 	unsigned id;
@@ -130,7 +130,7 @@ gp_status_t vm_threads_find(const struct vm_process *process, const char *proc, 
 			sleep_ns(ROUND_NS);
 		/* Threads with other names are bothered only when those did not suffice. */
 		search.named_only = round < ROUNDS / 10;
-		proc_each_thread(proc, process->pid, look, &search);
+		proc_each_thread(proc, process->pid, vm_threads_look, &search);
 		if (!search.named_only && !all_assigned(&search))
 			proc_each_thread(proc, process->pid, believe_name, &search);
 	}

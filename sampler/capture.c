@@ -131,7 +131,8 @@ static uint64_t mode_value(const struct stop *stop)
 	return stop->cpu->cpl == 3 ? FXT_MODE_GUEST_USER : FXT_MODE_GUEST_KERNEL;
 }
 
-static void look(struct sampler_target *target, unsigned vcpu, unsigned depth, struct stop *stop)
+static void capture_look(struct sampler_target *target, unsigned vcpu, unsigned depth,
+			 struct stop *stop)
 {
 	const struct guest_cpu *cpu = stop->cpu;
 
@@ -322,7 +323,7 @@ void sampler_capture(struct sampler_target *target, unsigned vcpu, enum sampler_
 		if (due[i]->session->max_depth > depth)
 			depth = due[i]->session->max_depth;
 	if (count_due)
-		look(target, vcpu, depth, &stop);
+		capture_look(target, vcpu, depth, &stop);
 	for (unsigned i = 0; i < count_due; i++)
 		capture_session(due[i], &stop);
 	leave(target);

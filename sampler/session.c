@@ -157,7 +157,7 @@ static void destroy(struct gp_sampler *session)
 	free(session);
 }
 
-static gp_status_t prepare(struct gp_sampler *session, const gp_sampler_config_t *config)
+static gp_status_t session_prepare(struct gp_sampler *session, const gp_sampler_config_t *config)
 {
 	uint64_t ring_bytes = ring_bytes_for(config);
 	size_t bytes = session->vcpu_count * sizeof(*session->vcpus);
@@ -248,7 +248,7 @@ gp_status_t gp_sampler_create(gp_target_t *target, uint32_t options,
 	pthread_mutex_init(&session->state_lock, NULL);
 	pthread_mutex_init(&session->read_lock, NULL);
 	pthread_mutex_init(&session->learn_lock, NULL);
-	status = prepare(session, config);
+	status = session_prepare(session, config);
 	if (!status)
 		status = apply_filter(session, config);
 	if (!status)

@@ -62,27 +62,27 @@ static struct machine *machine_of(const struct sampler_target *target)
 	return container_of((struct sampler_target *)(uintptr_t)target, struct machine, target);
 }
 
-static unsigned target_vcpu_count(const struct sampler_target *target)
+static unsigned machine_vcpu_count(const struct sampler_target *target)
 {
 	return machine_of(target)->vcpu_count;
 }
 
-static pid_t target_tick_thread(const struct sampler_target *target, unsigned vcpu)
+static pid_t machine_tick_thread(const struct sampler_target *target, unsigned vcpu)
 {
 	return atomic_load(&machine_of(target)->vcpus[vcpu].thread_id);
 }
 
-static bool target_kick(struct sampler_target *target, unsigned vcpu)
+static bool machine_kick(struct sampler_target *target, unsigned vcpu)
 {
 	return vcpu_kick(&machine_of(target)->vcpus[vcpu]);
 }
 
-static const struct guest_memory *target_memory(const struct sampler_target *target)
+static const struct guest_memory *machine_memory(const struct sampler_target *target)
 {
 	return &machine_of(target)->ram.memory;
 }
 
-static enum sampler_vcpu_state target_vcpu_state(struct sampler_target *target, unsigned vcpu)
+static enum sampler_vcpu_state machine_vcpu_state(struct sampler_target *target, unsigned vcpu)
 {
 	struct kvm_mp_state state;
 
@@ -102,11 +102,11 @@ static enum sampler_vcpu_state target_vcpu_state(struct sampler_target *target, 
 }
 
 static const struct sampler_target_ops target_ops = {
-	.vcpu_count = target_vcpu_count,
-	.tick_thread = target_tick_thread,
-	.kick = target_kick,
-	.memory = target_memory,
-	.vcpu_state = target_vcpu_state,
+	.vcpu_count = machine_vcpu_count,
+	.tick_thread = machine_tick_thread,
+	.kick = machine_kick,
+	.memory = machine_memory,
+	.vcpu_state = machine_vcpu_state,
 };
 
 static void on_stop(void *context, struct vcpu *vcpu)
@@ -137,8 +137,8 @@ static gp_status_t on_thread_start(void *context, struct vcpu *vcpu, struct erro
 	return sandbox_enter_thread(SANDBOX_VCPU, &fds, error);
 }
 
-static gp_status_t add_vcpus(struct machine *machine, const struct boot_state *state,
-			     struct error *error)
+static gp_status_t machine_add_vcpus(struct machine *machine, const struct boot_state *state,
+				     struct error *error)
 {
 	const struct kvm *kvm = &machine->kvm;
 	AUTO_FREE struct cpuid_table *supported = malloc(sizeof(*supported));
@@ -226,7 +226,7 @@ static gp_status_t build(struct machine *machine, const struct machine_config *c
 	machine->kernel_start = machine->files.kernel.start;
 	machine->kernel_end = machine->files.kernel.end;
 	boot_files_close(&machine->files);
-	return add_vcpus(machine, &state, error);
+	return machine_add_vcpus(machine, &state, error);
 }
 
 gp_status_t machine_create(const struct machine_config *config, struct machine **out,

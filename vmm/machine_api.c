@@ -18,7 +18,7 @@ struct gp_machine {
 	bool sandbox;
 };
 
-static gp_status_t tell(const struct error *error, char *text, size_t size)
+static gp_status_t machine_api_tell(const struct error *error, char *text, size_t size)
 {
 	if (text && size)
 		snprintf(text, size, "%s", error->text);
@@ -78,19 +78,19 @@ gp_status_t gp_machine_create(const gp_machine_config_t *config, gp_machine_t **
 
 	if (!out) {
 		error_set(&error, GP_ERR_INVALID_ARGS, "`out` is NULL");
-		return tell(&error, error_text, error_size);
+		return machine_api_tell(&error, error_text, error_size);
 	}
 	if (translate(config, &internal, &error))
-		return tell(&error, error_text, error_size);
+		return machine_api_tell(&error, error_text, error_size);
 	machine = calloc(1, sizeof(*machine));
 	if (!machine) {
 		error_set(&error, GP_ERR_NO_MEMORY, "no memory for a machine");
-		return tell(&error, error_text, error_size);
+		return machine_api_tell(&error, error_text, error_size);
 	}
 	machine->sandbox = internal.sandbox;
 	if (machine_create(&internal, &machine->machine, NULL, &error)) {
 		free(machine);
-		return tell(&error, error_text, error_size);
+		return machine_api_tell(&error, error_text, error_size);
 	}
 	*out = machine;
 	return GP_OK;
@@ -104,14 +104,14 @@ gp_status_t gp_machine_start(gp_machine_t *machine, char *error_text, size_t err
 	if (!machine || machine->state != CREATED) {
 		error_set(&error, machine ? GP_ERR_BAD_STATE : GP_ERR_INVALID_ARGS,
 			  "a machine can be started once");
-		return tell(&error, error_text, error_size);
+		return machine_api_tell(&error, error_text, error_size);
 	}
 	if (machine->sandbox)
 		status = sandbox_enter_process(&error);
 	if (!status)
 		status = machine_start(machine->machine, &error);
 	machine->state = status ? START_FAILED : STARTED;
-	return status ? tell(&error, error_text, error_size) : GP_OK;
+	return status ? machine_api_tell(&error, error_text, error_size) : GP_OK;
 }
 
 _Static_assert((int)GUEST_POWERED_OFF == GP_MACHINE_END_POWERED_OFF &&
@@ -133,14 +133,14 @@ gp_status_t gp_machine_run(gp_machine_t *machine, uint64_t limit_ns, gp_machine_
 	if (!machine || !end || machine->state != STARTED) {
 		error_set(&error, machine && end ? GP_ERR_BAD_STATE : GP_ERR_INVALID_ARGS,
 			  "a machine can be run once, after it was started");
-		return tell(&error, error_text, error_size);
+		return machine_api_tell(&error, error_text, error_size);
 	}
 	machine->state = RUN;
 	reason = machine_run(machine->machine, &limits, &error);
 	if (reason == GUEST_ERROR) {
 		if (!error.status)
 			error_set(&error, GP_ERR_INTERNAL, "the machine failed without a reason");
-		return tell(&error, error_text, error_size);
+		return machine_api_tell(&error, error_text, error_size);
 	}
 	*end = (gp_machine_end_t)reason;
 	return GP_OK;

@@ -196,8 +196,9 @@ void vcpu_registers(const struct vcpu *vcpu, struct guest_cpu *cpu)
 }
 
 /* Ends the machine with an error that shows where the guest was. */
-static void fail(struct vcpu *vcpu, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void fail(struct vcpu *vcpu, const char *format, ...)
+static void vcpu_fail(struct vcpu *vcpu, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+static void vcpu_fail(struct vcpu *vcpu, const char *format, ...)
 {
 	enum { BYTES = 15 }; /* the longest x86 instruction */
 	char what[200], dump[BYTES * 3 + 1] = "not readable";
@@ -287,17 +288,18 @@ static bool handle_exit(struct vcpu *vcpu)
 		handle_system_event(vcpu);
 		return false;
 	case KVM_EXIT_INTERNAL_ERROR:
-		fail(vcpu, "KVM internal error, suberror %u%s", run->internal.suberror,
-		     run->internal.suberror == KVM_INTERNAL_ERROR_EMULATION
-			     ? " (it cannot emulate an instruction)"
-			     : "");
+		vcpu_fail(vcpu, "KVM internal error, suberror %u%s", run->internal.suberror,
+			  run->internal.suberror == KVM_INTERNAL_ERROR_EMULATION
+				  ? " (it cannot emulate an instruction)"
+				  : "");
 		return false;
 	case KVM_EXIT_FAIL_ENTRY:
-		fail(vcpu, "the CPU refuses to enter the guest, hardware reason %#llx",
-		     (unsigned long long)run->fail_entry.hardware_entry_failure_reason);
+		vcpu_fail(vcpu, "the CPU refuses to enter the guest, hardware reason %#llx",
+			  (unsigned long long)run->fail_entry.hardware_entry_failure_reason);
 		return false;
 	default:
-		fail(vcpu, "KVM gave exit reason %u, which is not known here", run->exit_reason);
+		vcpu_fail(vcpu, "KVM gave exit reason %u, which is not known here",
+			  run->exit_reason);
 		return false;
 	}
 }
@@ -325,8 +327,8 @@ static void run_loop(struct vcpu *vcpu)
 			atomic_signal_fence(memory_order_seq_cst);
 			callbacks->on_stop(callbacks->context, vcpu);
 		} else if (run_errno != EAGAIN) {
-			fail(vcpu, "KVM_RUN failed with errno %d (%s)", run_errno,
-			     strerrordesc_np(run_errno));
+			vcpu_fail(vcpu, "KVM_RUN failed with errno %d (%s)", run_errno,
+				  strerrordesc_np(run_errno));
 			break;
 		}
 	}
@@ -366,7 +368,7 @@ struct start {
 	sem_t ready;
 };
 
-static void *thread_main(void *argument)
+static void *vcpu_main(void *argument)
 {
 	struct start *start = argument;
 	struct vcpu_gate *gate = start->gate;
@@ -411,7 +413,7 @@ gp_status_t vcpu_start(struct vcpu *vcpu, struct vcpu_gate *gate, struct error *
 	sigaction(STOP_SIGNAL, &action, NULL);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	failed = pthread_create(&vcpu->thread, NULL, thread_main, &start);
+	failed = pthread_create(&vcpu->thread, NULL, vcpu_main, &start);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (failed) {
 		sem_destroy(&start.ready);

@@ -76,7 +76,7 @@ static uint8_t encode_hours(const struct cmos *cmos, int hours)
 	return encode(cmos, hours % 12 ? hours % 12 : 12) | (hours >= 12 ? HOURS_PM : 0);
 }
 
-static uint8_t read_register(struct cmos *cmos)
+static uint8_t cmos_read_register(struct cmos *cmos)
 {
 	const struct tm *shown = &cmos->shown;
 
@@ -109,7 +109,7 @@ static uint8_t read_register(struct cmos *cmos)
 	}
 }
 
-static void bus_write(void *device, uint64_t offset, const void *data, unsigned size)
+static void cmos_bus_write(void *device, uint64_t offset, const void *data, unsigned size)
 {
 	struct cmos *cmos = device;
 
@@ -122,7 +122,7 @@ static void bus_write(void *device, uint64_t offset, const void *data, unsigned 
 	pthread_mutex_unlock(&cmos->lock);
 }
 
-static void bus_read(void *device, uint64_t offset, void *data, unsigned size)
+static void cmos_bus_read(void *device, uint64_t offset, void *data, unsigned size)
 {
 	struct cmos *cmos = device;
 
@@ -131,12 +131,13 @@ static void bus_read(void *device, uint64_t offset, void *data, unsigned size)
 	if (offset == 0)
 		return;
 	pthread_mutex_lock(&cmos->lock);
-	*(uint8_t *)data = read_register(cmos);
+	*(uint8_t *)data = cmos_read_register(cmos);
 	pthread_mutex_unlock(&cmos->lock);
 }
 
 gp_status_t cmos_attach(struct cmos *cmos, struct io_bus *ports, struct error *error)
 {
-	return io_bus_add(ports, &(struct io_region){CMOS_INDEX_PORT, 2, cmos, bus_read, bus_write},
-			  error);
+	return io_bus_add(
+		ports, &(struct io_region){CMOS_INDEX_PORT, 2, cmos, cmos_bus_read, cmos_bus_write},
+		error);
 }

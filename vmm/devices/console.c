@@ -138,7 +138,7 @@ static gp_status_t prepare_until(struct console *console, struct error *error)
 	return GP_OK;
 }
 
-static gp_status_t prepare(struct console *console, struct error *error)
+static gp_status_t console_prepare(struct console *console, struct error *error)
 {
 	int input = console->config.input_fd;
 	gp_status_t status = prepare_until(console, error);
@@ -176,7 +176,7 @@ gp_status_t console_create(const struct console_config *config, struct console *
 	console->config = *config;
 	console->flush_fd = console->room_fd = -1;
 	pthread_mutex_init(&console->lock, NULL);
-	status = prepare(console, error);
+	status = console_prepare(console, error);
 	if (status)
 		console_destroy(console);
 	else

@@ -8,13 +8,15 @@
 
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
-static bool read_memory(const struct guest_memory *memory, gpa_t address, void *buffer, size_t size)
+static bool guest_ram_read_memory(const struct guest_memory *memory, gpa_t address, void *buffer,
+				  size_t size)
 {
 	return guest_ram_read(container_of(memory, const struct guest_ram, memory), address, buffer,
 			      size);
 }
 
-static void add_region(struct guest_ram *ram, uint64_t gpa_start, uint64_t size, uint8_t *host)
+static void guest_ram_add_region(struct guest_ram *ram, uint64_t gpa_start, uint64_t size,
+				 uint8_t *host)
 {
 	ram->regions[ram->region_count++] = (struct guest_ram_region){gpa_start, size, host};
 	ram->size += size;
@@ -56,10 +58,10 @@ gp_status_t guest_ram_init(struct guest_ram *ram, uint64_t size, struct error *e
 	/* No core dump has it; and the kernel does not merge it with what lies beside it, so that
 	 * whoever attaches to us finds it as it is. */
 	madvise(host, size, MADV_DONTDUMP);
-	*ram = (struct guest_ram){.memory.read = read_memory};
-	add_region(ram, 0, low, host);
+	*ram = (struct guest_ram){.memory.read = guest_ram_read_memory};
+	guest_ram_add_region(ram, 0, low, host);
 	if (size > low)
-		add_region(ram, GUEST_RAM_HOLE_END, size - low, host + low);
+		guest_ram_add_region(ram, GUEST_RAM_HOLE_END, size - low, host + low);
 	return GP_OK;
 }
 

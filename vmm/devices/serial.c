@@ -204,7 +204,7 @@ static void write_fifo_control(struct serial *serial, uint8_t value)
 	serial->trigger_level = trigger_levels[value >> 6];
 }
 
-static void write_register(struct serial *serial, enum serial_register where, uint8_t value)
+static void serial_write_register(struct serial *serial, enum serial_register where, uint8_t value)
 {
 	bool latch = serial->line_control & LCR_DIVISOR_LATCH;
 	uint8_t enabled_newly;
@@ -250,7 +250,7 @@ static void write_register(struct serial *serial, enum serial_register where, ui
 	}
 }
 
-static uint8_t read_register(struct serial *serial, enum serial_register where)
+static uint8_t serial_read_register(struct serial *serial, enum serial_register where)
 {
 	bool latch = serial->line_control & LCR_DIVISOR_LATCH;
 	uint8_t value = 0xff;
@@ -295,25 +295,25 @@ static uint8_t read_register(struct serial *serial, enum serial_register where)
 	return value;
 }
 
-static void bus_read(void *device, uint64_t offset, void *data, unsigned size)
+static void serial_bus_read(void *device, uint64_t offset, void *data, unsigned size)
 {
 	struct serial *serial = device;
 
 	memset(data, 0xff, size);
 	pthread_mutex_lock(&serial->lock);
-	*(uint8_t *)data = read_register(serial, (enum serial_register)offset);
+	*(uint8_t *)data = serial_read_register(serial, (enum serial_register)offset);
 	update_interrupt(serial);
 	tell_room(serial);
 	pthread_mutex_unlock(&serial->lock);
 }
 
-static void bus_write(void *device, uint64_t offset, const void *data, unsigned size)
+static void serial_bus_write(void *device, uint64_t offset, const void *data, unsigned size)
 {
 	struct serial *serial = device;
 
 	(void)size; /* an eight-bit port: a wider write's first byte counts */
 	pthread_mutex_lock(&serial->lock);
-	write_register(serial, (enum serial_register)offset, *(const uint8_t *)data);
+	serial_write_register(serial, (enum serial_register)offset, *(const uint8_t *)data);
 	update_interrupt(serial);
 	tell_room(serial);
 	pthread_mutex_unlock(&serial->lock);
@@ -323,5 +323,7 @@ gp_status_t serial_attach(struct serial *serial, struct io_bus *ports, uint16_t 
 			  struct error *error)
 {
 	return io_bus_add(
-		ports, &(struct io_region){base, SERIAL_PORTS, serial, bus_read, bus_write}, error);
+		ports,
+		&(struct io_region){base, SERIAL_PORTS, serial, serial_bus_read, serial_bus_write},
+		error);
 }

@@ -120,7 +120,7 @@ static enum request_status get_id(const struct virtio_block *block,
 	return STATUS_OK;
 }
 
-static uint32_t handle(void *device, unsigned queue, const struct virtio_chain *chain)
+static uint32_t virtio_block_handle(void *device, unsigned queue, const struct virtio_chain *chain)
 {
 	struct virtio_block *block = device;
 	struct block_request request;
@@ -170,7 +170,7 @@ static void read_config(void *device, uint8_t bytes[256])
 }
 
 static const struct virtio_device_ops block_ops = {
-	.handle = handle,
+	.handle = virtio_block_handle,
 	.read_config = read_config,
 };
 

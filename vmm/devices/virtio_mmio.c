@@ -247,7 +247,8 @@ static void write_queue_register(struct virtio_mmio *transport, enum mmio_regist
 	}
 }
 
-static void write_register(struct virtio_mmio *transport, enum mmio_register where, uint32_t value)
+static void virtio_mmio_write_register(struct virtio_mmio *transport, enum mmio_register where,
+				       uint32_t value)
 {
 	switch (where) {
 	case DEVICE_FEATURES_SELECT:
@@ -271,7 +272,8 @@ static void write_register(struct virtio_mmio *transport, enum mmio_register whe
 	}
 }
 
-static uint32_t read_register(const struct virtio_mmio *transport, enum mmio_register where)
+static uint32_t virtio_mmio_read_register(const struct virtio_mmio *transport,
+					  enum mmio_register where)
 {
 	bool has_queue = transport->queue_select < transport->device.queue_count;
 
@@ -305,7 +307,7 @@ static uint32_t read_register(const struct virtio_mmio *transport, enum mmio_reg
 	}
 }
 
-static void bus_read(void *device, uint64_t offset, void *data, unsigned size)
+static void virtio_mmio_bus_read(void *device, uint64_t offset, void *data, unsigned size)
 {
 	struct virtio_mmio *transport = device;
 	uint32_t value;
@@ -325,13 +327,13 @@ static void bus_read(void *device, uint64_t offset, void *data, unsigned size)
 		value = atomic_load(&transport->interrupt_status);
 	} else {
 		pthread_mutex_lock(&transport->lock);
-		value = read_register(transport, (enum mmio_register)offset);
+		value = virtio_mmio_read_register(transport, (enum mmio_register)offset);
 		pthread_mutex_unlock(&transport->lock);
 	}
 	memcpy(data, &value, sizeof(value));
 }
 
-static void bus_write(void *device, uint64_t offset, const void *data, unsigned size)
+static void virtio_mmio_bus_write(void *device, uint64_t offset, const void *data, unsigned size)
 {
 	struct virtio_mmio *transport = device;
 	uint32_t value;
@@ -347,7 +349,7 @@ static void bus_write(void *device, uint64_t offset, const void *data, unsigned 
 		atomic_fetch_and(&transport->interrupt_status, ~value);
 	} else {
 		pthread_mutex_lock(&transport->lock);
-		write_register(transport, (enum mmio_register)offset, value);
+		virtio_mmio_write_register(transport, (enum mmio_register)offset, value);
 		pthread_mutex_unlock(&transport->lock);
 	}
 }
@@ -410,11 +412,11 @@ static bool notified(void *context, int fd)
 gp_status_t virtio_mmio_attach(struct virtio_mmio *transport, struct io_bus *memory,
 			       struct event_loop *loop, struct error *error)
 {
-	gp_status_t status = io_bus_add(memory,
-					&(struct io_region){virtio_mmio_slot_gpa(transport->slot),
-							    VIRTIO_MMIO_SLOT_SIZE, transport,
-							    bus_read, bus_write},
-					error);
+	gp_status_t status = io_bus_add(
+		memory,
+		&(struct io_region){virtio_mmio_slot_gpa(transport->slot), VIRTIO_MMIO_SLOT_SIZE,
+				    transport, virtio_mmio_bus_read, virtio_mmio_bus_write},
+		error);
 
 	for (unsigned i = 0; !status && i < transport->device.queue_count; i++)
 		status = event_loop_add(

@@ -5,7 +5,7 @@
 
 #define ENTROPY_DEVICE_ID 4
 
-static uint32_t handle(void *device, unsigned queue, const struct virtio_chain *chain)
+static uint32_t virtio_rng_handle(void *device, unsigned queue, const struct virtio_chain *chain)
 {
 	uint8_t bytes[VIRTIO_RNG_REQUEST_MAX];
 	size_t wanted =
@@ -26,7 +26,7 @@ static uint32_t handle(void *device, unsigned queue, const struct virtio_chain *
 	return (uint32_t)virtio_chain_write(chain, 0, bytes, have);
 }
 
-static const struct virtio_device_ops rng_ops = {.handle = handle};
+static const struct virtio_device_ops rng_ops = {.handle = virtio_rng_handle};
 
 void virtio_rng_init(struct virtio_device *device)
 {
