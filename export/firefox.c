@@ -18,57 +18,61 @@
 	"{\"name\":\"Startup\",\"color\":\"purple\",\"subcategories\":[\"Other\"]}," \
 	"{\"name\":\"Other\",\"color\":\"grey\",\"subcategories\":[\"Other\"]}]"
 
-/* What one thread uses of the shared tree, with numbers of its own. `of_node`, `of_frame` and
- * `of_function` hold for entries whose mark is the thread's. */
+/* What one thread uses of a table that all share, with numbers of its own. */
+struct own {
+	uint32_t *items; /* used, as the shared table numbers them */
+	size_t count;
+	uint32_t *number; /* by shared number, if the mark is the thread's */
+	uint32_t *mark;
+};
+
 struct tables {
-	uint32_t *nodes; /* used, parents first */
-	size_t node_count;
-	uint32_t *frames; /* used */
-	size_t frame_count;
-	uint32_t *of_node;
-	uint32_t *node_mark;
-	uint32_t *of_frame;
-	uint32_t *frame_mark;
-	uint32_t *functions; /* used, as numbers of frames */
-	size_t function_count;
-	uint32_t *of_function;
-	uint32_t *function_mark;
+	struct own nodes; /* parents first */
+	struct own frames;
+	struct own functions;  /* as numbers of frames */
 	uint32_t *function_of; /* of every frame: export_functions() */
 };
 
+static bool own_init(struct own *own, size_t count)
+{
+	own->items = calloc(count + 1, sizeof(*own->items));
+	own->number = calloc(count + 1, sizeof(*own->number));
+	own->mark = calloc(count + 1, sizeof(*own->mark));
+	return own->items && own->number && own->mark;
+}
+
+static void own_deinit(struct own *own)
+{
+	free(own->items);
+	free(own->number);
+	free(own->mark);
+}
+
+/* False: the thread has it. */
+static bool own_add(struct own *own, uint32_t item, uint32_t mark)
+{
+	if (own->mark[item] == mark)
+		return false;
+	own->mark[item] = mark;
+	own->number[item] = (uint32_t)own->count;
+	own->items[own->count++] = item;
+	return true;
+}
+
 static void tables_deinit(struct tables *tables)
 {
-	free(tables->nodes);
-	free(tables->frames);
-	free(tables->of_node);
-	free(tables->node_mark);
-	free(tables->of_frame);
-	free(tables->frame_mark);
-	free(tables->functions);
-	free(tables->of_function);
-	free(tables->function_mark);
+	own_deinit(&tables->nodes);
+	own_deinit(&tables->frames);
+	own_deinit(&tables->functions);
 	free(tables->function_of);
 }
 
-static bool tables_init(struct tables *tables, size_t nodes, const struct frames *table)
+static bool tables_init(struct tables *tables, size_t nodes, const struct frames *frames)
 {
-	size_t frames = table->count;
-
-	*tables = (struct tables){
-		.nodes = calloc(nodes, sizeof(uint32_t)),
-		.frames = calloc(frames + 1, sizeof(uint32_t)),
-		.of_node = calloc(nodes, sizeof(uint32_t)),
-		.node_mark = calloc(nodes, sizeof(uint32_t)),
-		.of_frame = calloc(frames + 1, sizeof(uint32_t)),
-		.frame_mark = calloc(frames + 1, sizeof(uint32_t)),
-		.functions = calloc(frames + 1, sizeof(uint32_t)),
-		.of_function = calloc(frames + 1, sizeof(uint32_t)),
-		.function_mark = calloc(frames + 1, sizeof(uint32_t)),
-		.function_of = export_functions(table),
-	};
-	return tables->nodes && tables->frames && tables->of_node && tables->node_mark &&
-	       tables->of_frame && tables->frame_mark && tables->functions && tables->of_function &&
-	       tables->function_mark && tables->function_of;
+	*tables = (struct tables){.function_of = export_functions(frames)};
+	return tables->function_of && own_init(&tables->nodes, nodes) &&
+	       own_init(&tables->frames, frames->count) &&
+	       own_init(&tables->functions, frames->count);
 }
 
 static int compare_numbers(const void *left, const void *right)
@@ -78,37 +82,24 @@ static int compare_numbers(const void *left, const void *right)
 	return a < b ? -1 : a > b;
 }
 
-static void collect_frame(struct tables *tables, uint32_t frame, uint32_t mark)
-{
-	uint32_t function = tables->function_of[frame];
-
-	if (tables->frame_mark[frame] == mark)
-		return;
-	tables->frame_mark[frame] = mark;
-	tables->of_frame[frame] = (uint32_t)tables->frame_count;
-	tables->frames[tables->frame_count++] = frame;
-	if (tables->function_mark[function] == mark)
-		return;
-	tables->function_mark[function] = mark;
-	tables->of_function[function] = (uint32_t)tables->function_count;
-	tables->functions[tables->function_count++] = function;
-}
-
 static void collect(struct tables *tables, const struct call_tree *tree,
 		    const struct series *series, uint32_t mark)
 {
-	tables->node_count = tables->frame_count = tables->function_count = 0;
+	struct own *nodes = &tables->nodes;
+
+	nodes->count = tables->frames.count = tables->functions.count = 0;
 	for (size_t i = 0; i < series->samples.count; i++)
 		for (uint32_t node = series->samples.items[i].node;
-		     node && tables->node_mark[node] != mark; node = tree->nodes[node].parent) {
-			tables->node_mark[node] = mark;
-			tables->nodes[tables->node_count++] = node;
-		}
-	if (tables->node_count)
-		qsort(tables->nodes, tables->node_count, sizeof(uint32_t), compare_numbers);
-	for (size_t i = 0; i < tables->node_count; i++) {
-		tables->of_node[tables->nodes[i]] = (uint32_t)i;
-		collect_frame(tables, tree->nodes[tables->nodes[i]].frame, mark);
+		     node && own_add(nodes, node, mark); node = tree->nodes[node].parent)
+			;
+	if (nodes->count)
+		qsort(nodes->items, nodes->count, sizeof(*nodes->items), compare_numbers);
+	for (size_t i = 0; i < nodes->count; i++) {
+		uint32_t frame = tree->nodes[nodes->items[i]].frame;
+
+		nodes->number[nodes->items[i]] = (uint32_t)i;
+		if (own_add(&tables->frames, frame, mark))
+			own_add(&tables->functions, tables->function_of[frame], mark);
 	}
 }
 
@@ -155,28 +146,30 @@ static void print_line(FILE *to, size_t index, unsigned line)
 
 static void print_frame_table(FILE *to, const struct tables *tables, const struct frames *frames)
 {
-	size_t count = tables->frame_count;
+	size_t count = tables->frames.count;
 
 	fprintf(to, "\"frameTable\":{\"length\":%zu", count);
 	same_column(to, "address", "-1", count);
 	fputs(",\"inlineDepth\":[", to);
 	for (size_t i = 0; i < count; i++)
-		fprintf(to, "%s%d", i ? "," : "", frames->entries[tables->frames[i]].is_inlined);
+		fprintf(to, "%s%d", i ? "," : "",
+			frames->entries[tables->frames.items[i]].is_inlined);
 	fputs("],\"category\":[", to);
 	for (size_t i = 0; i < count; i++)
-		fprintf(to, "%s%d", i ? "," : "", category_of(&frames->entries[tables->frames[i]]));
+		fprintf(to, "%s%d", i ? "," : "",
+			category_of(&frames->entries[tables->frames.items[i]]));
 	putc(']', to);
 	same_column(to, "subcategory", "0", count);
 	fputs(",\"func\":[", to);
 	for (size_t i = 0; i < count; i++)
 		fprintf(to, "%s%u", i ? "," : "",
-			tables->of_function[tables->function_of[tables->frames[i]]]);
+			tables->functions.number[tables->function_of[tables->frames.items[i]]]);
 	putc(']', to);
 	same_column(to, "nativeSymbol", "null", count);
 	same_column(to, "innerWindowID", "null", count);
 	fputs(",\"line\":[", to);
 	for (size_t i = 0; i < count; i++)
-		print_line(to, i, frames->entries[tables->frames[i]].line);
+		print_line(to, i, frames->entries[tables->frames.items[i]].line);
 	putc(']', to);
 	same_column(to, "column", "null", count);
 	putc('}', to);
@@ -185,7 +178,7 @@ static void print_frame_table(FILE *to, const struct tables *tables, const struc
 /* Their names are the first strings, their files, of those that have one, the next. */
 static void print_functions(FILE *to, const struct tables *tables, const struct frames *frames)
 {
-	size_t count = tables->function_count, files = 0;
+	size_t count = tables->functions.count, files = 0;
 
 	fprintf(to, ",\"funcTable\":{\"length\":%zu", count);
 	count_column(to, "name", count);
@@ -194,14 +187,14 @@ static void print_functions(FILE *to, const struct tables *tables, const struct 
 	same_column(to, "resource", "-1", count);
 	fputs(",\"fileName\":[", to);
 	for (size_t i = 0; i < count; i++) {
-		if (frames->entries[tables->functions[i]].file)
+		if (frames->entries[tables->functions.items[i]].file)
 			fprintf(to, "%s%zu", i ? "," : "", count + files++);
 		else
 			fprintf(to, "%snull", i ? "," : "");
 	}
 	fputs("],\"lineNumber\":[", to);
 	for (size_t i = 0; i < count; i++)
-		print_line(to, i, frames->entries[tables->functions[i]].begin);
+		print_line(to, i, frames->entries[tables->functions.items[i]].begin);
 	putc(']', to);
 	same_column(to, "columnNumber", "null", count);
 	putc('}', to);
@@ -209,18 +202,18 @@ static void print_functions(FILE *to, const struct tables *tables, const struct 
 
 static void print_strings(FILE *to, const struct tables *tables, const struct frames *frames)
 {
-	size_t count = tables->function_count;
+	size_t count = tables->functions.count;
 
 	fputs(",\"stringArray\":[", to);
 	for (size_t i = 0; i < count; i++) {
-		const struct frame *frame = &frames->entries[tables->functions[i]];
+		const struct frame *frame = &frames->entries[tables->functions.items[i]];
 
 		if (i)
 			putc(',', to);
 		text_print_json(to, frame->name, frame->name_bytes);
 	}
 	for (size_t i = 0; i < count; i++) {
-		const char *file = frames->entries[tables->functions[i]].file;
+		const char *file = frames->entries[tables->functions.items[i]].file;
 
 		if (!file)
 			continue;
@@ -232,19 +225,19 @@ static void print_strings(FILE *to, const struct tables *tables, const struct fr
 
 static void print_stack_table(FILE *to, const struct tables *tables, const struct call_tree *tree)
 {
-	fprintf(to, ",\"stackTable\":{\"length\":%zu,\"prefix\":[", tables->node_count);
-	for (size_t i = 0; i < tables->node_count; i++) {
-		uint32_t parent = tree->nodes[tables->nodes[i]].parent;
+	fprintf(to, ",\"stackTable\":{\"length\":%zu,\"prefix\":[", tables->nodes.count);
+	for (size_t i = 0; i < tables->nodes.count; i++) {
+		uint32_t parent = tree->nodes[tables->nodes.items[i]].parent;
 
 		if (parent)
-			fprintf(to, "%s%u", i ? "," : "", tables->of_node[parent]);
+			fprintf(to, "%s%u", i ? "," : "", tables->nodes.number[parent]);
 		else
 			fprintf(to, "%snull", i ? "," : "");
 	}
 	fputs("],\"frame\":[", to);
-	for (size_t i = 0; i < tables->node_count; i++)
+	for (size_t i = 0; i < tables->nodes.count; i++)
 		fprintf(to, "%s%u", i ? "," : "",
-			tables->of_frame[tree->nodes[tables->nodes[i]].frame]);
+			tables->frames.number[tree->nodes[tables->nodes.items[i]].frame]);
 	fputs("]}", to);
 }
 
@@ -253,7 +246,8 @@ static void print_samples(FILE *to, const struct tables *tables, const struct se
 {
 	fprintf(to, ",\"samples\":{\"length\":%zu,\"stack\":[", series->samples.count);
 	for (size_t i = 0; i < series->samples.count; i++)
-		fprintf(to, "%s%u", i ? "," : "", tables->of_node[series->samples.items[i].node]);
+		fprintf(to, "%s%u", i ? "," : "",
+			tables->nodes.number[series->samples.items[i].node]);
 	fputs("],\"time\":[", to);
 	for (size_t i = 0; i < series->samples.count; i++) {
 		uint64_t since_ns = series->samples.items[i].time_ns - first_ns;

@@ -120,7 +120,7 @@ static void annotate(struct trace *trace)
 			abort();
 		ticks = listing.unplaced;
 		for (size_t line = 0; line < listing.count; line++)
-			ticks += listing.lines[line].ticks;
+			ticks += listing.items[line].ticks;
 		if (listing.count && ticks != function->ticks)
 			abort();
 		annotation_listing_deinit(&listing);
