@@ -3,7 +3,7 @@
  *
  * Memory grows with the distinct paths and not with the samples, unless times are asked for: then
  * by 24 bytes per sample. Names come from the guest: whoever writes them escapes them,
- * page_print_name() and page_json_text() do.
+ * page_print_name() and export/page_json.h do.
  *
  *     page_data_create(false, &data, &error)
  *     page_data_add(data, &trace, "boot.fxt", NULL, &error)  once; a second is the base to compare
@@ -125,13 +125,5 @@ const char *page_print_name(const char *name, size_t bytes, char text[PAGE_NAME_
  * else are left out. False: no memory. */
 bool page_marks_read(const struct trace *trace, const struct filter *filter, size_t most,
 		     struct frames *frames, struct page_marks *marks);
-
-/* The data as one JSON object that can stand in a script element: pure ASCII, no '<', '>', '&'. The
- * form is described in page_json.c. GP_ERR_NO_MEMORY; errors of writing are left in the file's
- * error indicator. */
-gp_status_t page_data_write(const struct page_data *data, FILE *to, struct error *error);
-
-/* `text` as a JSON string with its quotes, fit for a script element. */
-void page_json_text(FILE *to, const char *text);
 
 #endif

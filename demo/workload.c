@@ -8,9 +8,9 @@
  *	   └─ ask_kernel          a few system calls in every hundred rounds
  *
  * One round of hash, sort or walk takes the same number of iterations of the same inner loop
- * (churn), so that the shares follow from the counts alone and not from the speed of the CPU. Only a
- * busy host can change them, by being slow during sort for instance. So the workload prints its own
- * timings, in CPU time by the guest's clock, after every 20 hundreds and at the end:
+ * (churn), so that the shares follow from the counts alone and not from the speed of the CPU. Only
+ *a busy host can change them, by being slow during sort for instance. So the workload prints its
+ *own timings, in CPU time by the guest's clock, after every 20 hundreds and at the end:
  *
  *	workload: hash 594031 sort 169912 walk 84870 us
  *

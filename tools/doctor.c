@@ -5,7 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/container.h"
-#include "analysis/json_writer.h"
+#include "export/json_writer.h"
 #include "vmm/kvm_probe.h"
 
 #include <errno.h>

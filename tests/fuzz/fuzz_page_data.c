@@ -2,6 +2,7 @@
  * must hold for any bytes and keep every tick; and what is written has to be inert where it is put.
  */
 #include "export/flame_svg.h"
+#include "export/page_json.h"
 #include "analysis/page_data.h"
 
 #include <stdlib.h>

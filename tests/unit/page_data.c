@@ -1,6 +1,7 @@
 /* The data of the HTML pages: what is folded to what, and that nothing of a trace gets out of the
  * place where it is put. */
 #include "export/flame_svg.h"
+#include "export/page_json.h"
 #include "analysis/page_data.h"
 #include "tests/unit/trace_file.h"
 

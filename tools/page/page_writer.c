@@ -1,6 +1,7 @@
 #include "tools/page/page_writer.h"
 
 #include "base/container.h"
+#include "export/page_json.h"
 #include "tools/page/assets.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 "use strict";
 /* The samples of a page: unpacking, and views of them. The form of the data is described in
- * analysis/page_json.c. Nothing here touches the document. */
+ * export/page_json.c. Nothing here touches the document. */
 
 const KIND_KERNEL = 0, KIND_USER = 1, KIND_IDLE = 2, KIND_OTHER = 3;
 const KIND_NAMES = ["kernel", "user", "idle", ""];

@@ -1,7 +1,7 @@
 /* guestprof annotate as JSON: one object. */
 #include "tools/report/annotate_output.h"
 
-#include "analysis/json_writer.h"
+#include "export/json_writer.h"
 
 static void address_member(struct json *json, const char *name, uint64_t address)
 {

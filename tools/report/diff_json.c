@@ -1,7 +1,7 @@
 /* guestprof diff as JSON: one object. A tree is a list of nodes that name their parent. */
 #include "tools/report/diff_output.h"
 
-#include "analysis/json_writer.h"
+#include "export/json_writer.h"
 #include "tools/tree_walk.h"
 
 static void row_members(const struct diff *diff, struct json *json, const struct compare_row *row)

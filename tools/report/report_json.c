@@ -2,7 +2,7 @@
  * readers of JSON limit how deep it may nest. */
 #include "tools/report/report_output.h"
 
-#include "analysis/json_writer.h"
+#include "export/json_writer.h"
 #include "tools/tree_walk.h"
 
 static void counts_member(struct json *json, const char *name, const uint64_t *counts, size_t count,

@@ -16,7 +16,7 @@
  *     drops     [[vcpu, from, to, records]], times in `unit_ns`
  *     marks     [[time in `unit_ns`, name of the console's line]], by time; markCount: of how many
  */
-#include "analysis/page_data.h"
+#include "export/page_json.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

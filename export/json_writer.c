@@ -1,4 +1,4 @@
-#include "analysis/json_writer.h"
+#include "export/json_writer.h"
 
 #include "analysis/text.h"
 

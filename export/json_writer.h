@@ -1,6 +1,7 @@
-/* Writes JSON: commas and line ends come by themselves. Texts may be any bytes (text.h). */
-#ifndef ANALYSIS_JSON_WRITER_H
-#define ANALYSIS_JSON_WRITER_H
+/* Writes JSON: commas and line ends come by themselves. Texts may be any bytes (analysis/text.h).
+ */
+#ifndef EXPORT_JSON_WRITER_H
+#define EXPORT_JSON_WRITER_H
 
 #include <stdbool.h>
 #include <stddef.h>
