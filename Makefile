@@ -56,10 +56,12 @@ BASE_CFLAGS = -std=gnu17 $(WARNINGS) -D_GNU_SOURCE -DGUESTPROF_VERSION='"$(VERSI
 	-fPIC -fvisibility=hidden -fno-omit-frame-pointer -fstack-protector-strong \
 	-pthread $(PACKAGE_CFLAGS) $(OPTIONAL_CFLAGS)
 LIBS = $(PACKAGE_LIBS) -pthread -lm
+# What gcc knows of initialized variables is less with sanitizers: this warning is often wrong then.
+GUESSES := $(if $(findstring clang,$(CC)),,-Wno-maybe-uninitialized)
 ifeq ($(SAN),address)
-SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined $(GUESSES)
 else ifeq ($(SAN),thread)
-SANITIZE := -fsanitize=thread
+SANITIZE := -fsanitize=thread $(GUESSES)
 else ifeq ($(SAN),fuzz)
 SANITIZE := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 else ifneq ($(SAN),)
