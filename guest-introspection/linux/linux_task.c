@@ -106,12 +106,13 @@ static void make_windows(struct linux_task_layout *layout)
 static uint64_t find_hot(const struct symbol_table *symbols, const struct btf *btf,
 			 const char *name)
 {
-	uint64_t hot = linux_symbol_address(symbols, "pcpu_hot");
 	struct btf_member member;
+	uint64_t hot = 0;
 
-	return hot && btf_find_member(btf, "pcpu_hot", name, &member)
-		       ? hot + member.offset
-		       : linux_symbol_address(symbols, name);
+	/* Looking for a symbol that is not there goes through all of them. */
+	if (btf_find_member(btf, "pcpu_hot", name, &member))
+		hot = linux_symbol_address(symbols, "pcpu_hot");
+	return hot ? hot + member.offset : linux_symbol_address(symbols, name);
 }
 
 gp_status_t linux_task_layout_init(const struct guest_memory *memory,
