@@ -206,7 +206,6 @@ static void copy_window(struct leaf_code *self, const struct leaf *leaf)
 /* True: the leaf has a name, and nothing is left to do for it. */
 static bool copy_leaf(struct leaf_code *self, const struct leaf *leaf)
 {
-	size_t before = self->functions.count;
 	struct function function;
 	struct fxt_symbol symbol;
 	uint32_t number;
@@ -219,15 +218,15 @@ static bool copy_leaf(struct leaf_code *self, const struct leaf *leaf)
 	}
 	if (!locate(self, leaf, &symbol, &function))
 		return true;
-	if (before >= LEAF_CODE_FUNCTIONS_MAX ||
+	if (hash_table_find(&self->functions, &function.start))
+		return true;
+	if (self->functions.count == LEAF_CODE_FUNCTIONS_MAX ||
 	    !hash_table_add(&self->functions, &function.start, &number)) {
 		self->unwanted++;
 		return true;
 	}
-	if (self->functions.count > before) {
-		copy_function(self, &function);
-		((struct function *)self->functions.entries)[number] = function;
-	}
+	copy_function(self, &function);
+	((struct function *)self->functions.entries)[number] = function;
 	return true;
 }
 

@@ -6,19 +6,19 @@
 
 void mapping_snapshot_deinit(struct mapping_snapshot *self)
 {
-	free(self->mappings);
+	vector_deinit(&self->mappings);
 	*self = (struct mapping_snapshot){0};
 }
 
 /* The first mapping that ends behind the address. */
 static size_t first_behind(const struct mapping_snapshot *self, uint64_t address)
 {
-	size_t low = 0, high = self->count;
+	size_t low = 0, high = self->mappings.count;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (self->mappings[middle].area.end <= address)
+		if (self->mappings.items[middle].area.end <= address)
 			low = middle + 1;
 		else
 			high = middle;
@@ -26,23 +26,15 @@ static size_t first_behind(const struct mapping_snapshot *self, uint64_t address
 	return low;
 }
 
-static bool insert(struct mapping_snapshot *self, size_t at, const struct mapping *mapping)
+static bool insert(struct mapping_snapshot *self, size_t at, struct mapping mapping)
 {
-	if (self->count == MAPPING_SNAPSHOT_MAX)
-		return false;
-	if (self->count == self->capacity) {
-		size_t capacity = self->capacity ? self->capacity * 2 : 16;
-		struct mapping *larger = realloc(self->mappings, capacity * sizeof(*larger));
+	struct mapping *items;
 
-		if (!larger)
-			return false;
-		self->mappings = larger;
-		self->capacity = capacity;
-	}
-	memmove(self->mappings + at + 1, self->mappings + at,
-		(self->count - at) * sizeof(*self->mappings));
-	self->mappings[at] = *mapping;
-	self->count++;
+	if (self->mappings.count == MAPPING_SNAPSHOT_MAX || !vector_reserve(&self->mappings, 1))
+		return false;
+	items = self->mappings.items;
+	memmove(items + at + 1, items + at, (self->mappings.count++ - at) * sizeof(*items));
+	items[at] = mapping;
 	return true;
 }
 
@@ -51,20 +43,21 @@ bool mapping_snapshot_add(struct mapping_snapshot *self, const struct linux_mapp
 {
 	struct mapping mapping = {.area = *area, .sampled = sampled};
 
-	if (!sampled && self->count >= MAPPING_SNAPSHOT_EXECUTABLE_MAX)
+	if (!sampled && self->mappings.count >= MAPPING_SNAPSHOT_EXECUTABLE_MAX)
 		return false;
 	if (area->kind == LINUX_MAPPING_SPECIAL)
 		snprintf(mapping.name, sizeof(mapping.name), "%s", area->name);
 	mapping.area.name = "";
-	return insert(self, self->count, &mapping);
+	return insert(self, self->mappings.count, mapping);
 }
 
 struct mapping *mapping_snapshot_find(const struct mapping_snapshot *self, uint64_t address)
 {
 	size_t at = first_behind(self, address);
 
-	return at < self->count && self->mappings[at].area.start <= address ? &self->mappings[at]
-									    : NULL;
+	return at < self->mappings.count && self->mappings.items[at].area.start <= address
+		       ? &self->mappings.items[at]
+		       : NULL;
 }
 
 static uint64_t mix(uint64_t hash, uint64_t part)
@@ -92,22 +85,23 @@ bool mapping_snapshot_contradicts(const struct mapping_snapshot *self,
 				  const struct linux_mapping *area)
 {
 	for (size_t i = first_behind(self, area->start);
-	     i < self->count && self->mappings[i].area.start < area->end; i++)
-		if (self->mappings[i].sampled && !is_same(&self->mappings[i].area, area))
+	     i < self->mappings.count && self->mappings.items[i].area.start < area->end; i++)
+		if (self->mappings.items[i].sampled &&
+		    !is_same(&self->mappings.items[i].area, area))
 			return true;
 	return false;
 }
 
 void mapping_snapshot_update(struct mapping_snapshot *self, struct mapping_snapshot *later)
 {
-	for (size_t i = 0; i < self->count; i++) {
-		const struct mapping *old = &self->mappings[i];
+	for (size_t i = 0; i < self->mappings.count; i++) {
+		const struct mapping *old = &self->mappings.items[i];
 		size_t first = first_behind(later, old->area.start), at = first;
 
-		for (; old->sampled && at < later->count &&
-		       later->mappings[at].area.start < old->area.end;
+		for (; old->sampled && at < later->mappings.count &&
+		       later->mappings.items[at].area.start < old->area.end;
 		     at++) {
-			struct mapping *same = &later->mappings[at];
+			struct mapping *same = &later->mappings.items[at];
 
 			same->sampled = true;
 			same->written = same->written ||
@@ -115,30 +109,22 @@ void mapping_snapshot_update(struct mapping_snapshot *self, struct mapping_snaps
 					 same->area.end == old->area.end);
 		}
 		if (old->sampled && at == first)
-			insert(later, at, old);
+			insert(later, at, *old);
 	}
-	free(self->mappings);
+	vector_deinit(&self->mappings);
 	*self = *later;
 	*later = (struct mapping_snapshot){0};
 }
 
 void mapping_snapshot_trim(struct mapping_snapshot *self)
 {
-	struct mapping *smaller;
-	size_t left = 0;
+	struct mapping_snapshot sampled = {.taken_ns = self->taken_ns, .trimmed = true};
 
-	self->trimmed = true;
-	if (!self->count)
-		return;
-	for (size_t i = 0; i < self->count; i++)
-		if (self->mappings[i].sampled)
-			self->mappings[left++] = self->mappings[i];
-	self->count = left;
-	smaller = realloc(self->mappings, (left ? left : 1) * sizeof(*smaller));
-	if (smaller) {
-		self->mappings = smaller;
-		self->capacity = left ? left : 1;
-	}
+	for (size_t i = 0; i < self->mappings.count; i++)
+		if (self->mappings.items[i].sampled)
+			insert(&sampled, sampled.mappings.count, self->mappings.items[i]);
+	vector_deinit(&self->mappings);
+	*self = sampled;
 }
 
 void mapping_label(const struct linux_mapping *area, char *out, size_t size)

@@ -8,6 +8,7 @@
 #ifndef NAMING_MAPPING_SNAPSHOT_H
 #define NAMING_MAPPING_SNAPSHOT_H
 
+#include "base/vector.h"
 #include "guest-introspection/linux/linux_mappings.h"
 
 #include <stddef.h>
@@ -28,9 +29,7 @@ struct mapping {
 struct mapping_snapshot {
 	uint64_t taken_ns; /* of the samples' clock; 0: never */
 	bool trimmed;
-	struct mapping *mappings; /* by address */
-	size_t count;
-	size_t capacity;
+	VECTOR(struct mapping) mappings; /* by address */
 };
 
 /* Zeroed storage is an empty one. */

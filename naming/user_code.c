@@ -11,8 +11,8 @@ struct known_code {
 void user_code_deinit(struct user_code *self)
 {
 	hash_table_deinit(&self->known);
-	user_words_deinit(&self->records);
-	user_words_deinit(&self->keys);
+	vector_deinit(&self->records);
+	vector_deinit(&self->keys);
 }
 
 static bool read_page(void *context, uint64_t address, void *buffer, size_t size)
@@ -36,7 +36,7 @@ static bool write_record(void *context, const uint64_t *words, size_t count)
 {
 	struct user_code_source *source = context;
 
-	return user_words_add(&source->code->records, words, count);
+	return vector_append(&source->code->records, words, count);
 }
 
 static void see_target(void *context, uint64_t address)
@@ -65,7 +65,7 @@ static void copy(struct user_code_source *source, uint64_t owner, uint64_t start
 	if (!hash_table_add(&self->known, &key, &number))
 		return;
 	known = (struct known_code *)self->known.entries + number;
-	if (known->done || !user_words_add(&self->keys, &(uint64_t){number}, 1))
+	if (known->done || !vector_append(&self->keys, &(uint64_t){number}, 1))
 		return;
 	known->done = true;
 	self->copier.written = self->totals.bytes;
@@ -98,11 +98,11 @@ void user_code_copy_window(struct user_code_source *source, uint64_t address)
 	copy(source, ~owner, address - source->bias, CODE_WINDOW_BYTES, false);
 }
 
-void user_code_end(struct user_code *self, bool good, struct user_words *words)
+void user_code_end(struct user_code *self, bool good, struct word_vector *words)
 {
-	good = good && user_words_add(words, self->records.words, self->records.count);
+	good = good && vector_append(words, self->records.items, self->records.count);
 	for (size_t i = 0; !good && i < self->keys.count; i++)
-		((struct known_code *)self->known.entries)[self->keys.words[i]].done = false;
+		((struct known_code *)self->known.entries)[self->keys.items[i]].done = false;
 	if (!good)
 		self->totals = self->totals_before;
 	self->totals_before = self->totals;

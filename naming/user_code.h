@@ -8,10 +8,10 @@
 #define NAMING_USER_CODE_H
 
 #include "base/hash_table.h"
+#include "base/vector.h"
 #include "guest-introspection/elf/elf_image.h"
 #include "guest-introspection/elf/symbol_table.h"
 #include "naming/code_copy.h"
-#include "naming/user_words.h"
 #include "guest-introspection/linux/linux_guest.h"
 
 #define USER_CODE_BYTES_MAX (UINT64_C(16) << 20) /* in a trace */
@@ -22,8 +22,8 @@ struct user_code {
 	struct code_totals totals;
 	struct code_copier copier;
 	/* Since the last user_code_end(). */
-	struct user_words records;
-	struct user_words keys;
+	struct word_vector records;
+	struct word_vector keys;
 	struct code_totals totals_before;
 };
 
@@ -51,6 +51,6 @@ void user_code_copy(struct user_code_source *source, const struct symbol *symbol
 void user_code_copy_window(struct user_code_source *source, uint64_t address);
 
 /* What was copied is added to `words`; not `good`: it is forgotten, it may be another process's. */
-void user_code_end(struct user_code *self, bool good, struct user_words *words);
+void user_code_end(struct user_code *self, bool good, struct word_vector *words);
 
 #endif

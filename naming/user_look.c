@@ -84,7 +84,7 @@ static void flush_symbols(struct user_look *self)
 							 self->symbol_count - done, self->record,
 							 FXT_RECORD_WORDS_MAX, &taken);
 
-		if (!used || !user_words_add(&self->space->words, self->record, used))
+		if (!used || !vector_append(&self->space->words, self->record, used))
 			break;
 	}
 	self->symbol_count = 0;
@@ -139,10 +139,10 @@ static void add_module(struct user_look *self, const struct linux_mapping *area,
 
 	if (image)
 		module.build_id = fxt_bytes(image->build_id, image->build_id_size);
-	user_words_add(&self->space->words, self->record,
-		       fxt_encode_module(&module, self->record, FXT_RECORD_WORDS_MAX));
-	user_words_add(&self->space->words, self->record,
-		       fxt_encode_mmap(&mmap, self->record, FXT_RECORD_WORDS_MAX));
+	vector_append(&self->space->words, self->record,
+		      fxt_encode_module(&module, self->record, FXT_RECORD_WORDS_MAX));
+	vector_append(&self->space->words, self->record,
+		      fxt_encode_mmap(&mmap, self->record, FXT_RECORD_WORDS_MAX));
 }
 
 static void add_mapping(struct user_look *self, struct mapping *mapping,
@@ -219,7 +219,7 @@ static void name_addresses(struct user_look *self, struct mapping *mapping,
 		if (source.symbols &&
 		    symbol_table_find(source.symbols, sampled->address - source.bias, &symbol)) {
 			sampled->state = SAMPLED_DONE;
-			user_words_add(&self->space->named, &sampled->address, 1);
+			vector_append(&self->space->named, &sampled->address, 1);
 			add_function(self, &symbol, source.bias);
 			if (sampled->leaf)
 				user_code_copy(&source, &symbol);
@@ -242,8 +242,8 @@ static void locate_addresses(struct user_look *self, bool exists, bool complete)
 
 	if (space->ended_ns && space->ended_ns < until)
 		until = space->ended_ns;
-	for (size_t i = 0; i < space->waiting_count; i++) {
-		struct sampled_address *sampled = &space->waiting[i];
+	for (size_t i = 0; i < space->waiting.count; i++) {
+		struct sampled_address *sampled = &space->waiting.items[i];
 		struct mapping *mapping = mapping_snapshot_find(&space->snapshot, sampled->address);
 
 		if (!is_due(self, sampled, SAMPLED_PENDING))
@@ -267,9 +267,9 @@ static void locate_addresses(struct user_look *self, bool exists, bool complete)
 static void name_located(struct user_look *self)
 {
 	struct user_space *space = self->space;
-	struct sampled_address *end = space->waiting + space->waiting_count, *next;
+	struct sampled_address *end = space->waiting.items + space->waiting.count, *next;
 
-	for (struct sampled_address *at = space->waiting; at < end; at = next) {
+	for (struct sampled_address *at = space->waiting.items; at < end; at = next) {
 		struct mapping *mapping = mapping_snapshot_find(&space->snapshot, at->address);
 		bool due = false;
 
@@ -291,7 +291,7 @@ static bool see_mapping(void *context, const struct linux_mapping *seen)
 	struct user_look *self = context;
 	struct user_space *space = self->space;
 	struct linux_mapping area = *seen;
-	size_t low = 0, high = space->waiting_count;
+	size_t low = 0, high = space->waiting.count;
 	bool sampled;
 
 	if (mapping_snapshot_contradicts(&space->snapshot, seen)) {
@@ -301,12 +301,12 @@ static bool see_mapping(void *context, const struct linux_mapping *seen)
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (space->waiting[middle].address < seen->start)
+		if (space->waiting.items[middle].address < seen->start)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	sampled = low < space->waiting_count && space->waiting[low].address < seen->end;
+	sampled = low < space->waiting.count && space->waiting.items[low].address < seen->end;
 	if (!seen->executable && !sampled)
 		return true;
 	dsos_note(&self->dsos, self->programs, self->user.mm, &area);
@@ -384,8 +384,8 @@ static bool look_at_process(struct user_look *self, bool *complete)
 		space->replaced = true;
 		return false;
 	}
-	for (size_t i = 0; i < space->waiting_count; i++)
-		pending = pending || is_due(self, &space->waiting[i], SAMPLED_PENDING);
+	for (size_t i = 0; i < space->waiting.count; i++)
+		pending = pending || is_due(self, &space->waiting.items[i], SAMPLED_PENDING);
 	if (pending) {
 		*complete = linux_mappings_walk(&self->programs->mappings, self->user.mm,
 						see_mapping, self)
@@ -409,16 +409,16 @@ static void keep_waiting(struct user_space *space)
 	size_t left = 0;
 
 	space->next_waiting_ns = UINT64_MAX;
-	for (size_t i = 0; i < space->waiting_count; i++) {
-		const struct sampled_address *sampled = &space->waiting[i];
+	for (size_t i = 0; i < space->waiting.count; i++) {
+		const struct sampled_address *sampled = &space->waiting.items[i];
 
 		if (sampled->state == SAMPLED_DONE)
 			continue;
 		if (sampled->next_ns < space->next_waiting_ns)
 			space->next_waiting_ns = sampled->next_ns;
-		space->waiting[left++] = *sampled;
+		space->waiting.items[left++] = *sampled;
 	}
-	space->waiting_count = left;
+	space->waiting.count = left;
 }
 
 static int compare_addresses(const void *left, const void *right)
@@ -439,9 +439,10 @@ static void look_at_space(struct user_look *self, struct user_space *space)
 	self->address_space = (space->root & X86_TABLE_ADDRESS &
 			       ~(self->programs->tasks.isolated ? X86_ISOLATION_BIT : 0)) |
 			      (self->programs->tasks.isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0);
-	qsort(space->waiting, space->waiting_count, sizeof(*space->waiting), compare_addresses);
+	qsort(space->waiting.items, space->waiting.count, sizeof(*space->waiting.items),
+	      compare_addresses);
 	exists = look_at_process(self, &complete);
-	self->snapshot.count = 0;
+	self->snapshot.mappings.count = 0;
 	if (space->replaced)
 		return;
 	if (!exists)

@@ -130,7 +130,7 @@ static void write_space(const struct user_spaces *spaces, struct user_space *spa
 		.address_space = user_spaces_root(spaces, space->root) |
 				 (spaces->isolated ? FXT_ADDRESS_SPACE_ISOLATED : 0),
 		.valid_from = space->first_ns};
-	uint64_t *words = space->words.words, empty[8];
+	uint64_t *words = space->words.items, empty[8];
 	size_t taken;
 
 	if (space->announce)
@@ -147,9 +147,9 @@ static void write_space(const struct user_spaces *spaces, struct user_space *spa
 		space->written = true;
 	}
 	for (size_t i = 0; i < space->named.count; i++)
-		output->named(output->context, space->named.words[i]);
-	user_words_deinit(&space->words);
-	user_words_deinit(&space->named);
+		output->named(output->context, space->named.items[i]);
+	vector_deinit(&space->words);
+	vector_deinit(&space->named);
 }
 
 void user_names_write(struct user_names *self, const struct user_names_output *output)
@@ -195,9 +195,9 @@ static bool is_due(struct user_space *space, uint64_t now)
 {
 	bool due;
 
-	if (space->ambiguous || (!space->current && !space->snapshot.count))
+	if (space->ambiguous || (!space->current && !space->snapshot.mappings.count))
 		return false;
-	due = user_space_take(space) || (space->waiting_count && now >= space->next_waiting_ns) ||
+	due = user_space_take(space) || (space->waiting.count && now >= space->next_waiting_ns) ||
 	      (space->resampled && space->identified && space->current);
 	space->resampled = space->resampled && !due;
 	return due;

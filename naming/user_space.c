@@ -12,9 +12,9 @@ static void free_space(struct user_spaces *self, struct user_space *space)
 	hash_table_deinit(&space->seen);
 	hash_table_deinit(&space->functions);
 	mapping_snapshot_deinit(&space->snapshot);
-	user_words_deinit(&space->words);
-	user_words_deinit(&space->named);
-	free(space->waiting);
+	vector_deinit(&space->words);
+	vector_deinit(&space->named);
+	vector_deinit(&space->waiting);
 	free(space);
 }
 
@@ -141,21 +141,13 @@ bool user_space_take(struct user_space *space)
 	size_t left = space->seen.count - space->taken;
 	size_t count = left < TAKEN_AT_ONCE ? left : TAKEN_AT_ONCE;
 
-	if (space->waiting_capacity - space->waiting_count < count) {
-		size_t capacity = space->waiting_capacity * 2 + count;
-		struct sampled_address *larger =
-			realloc(space->waiting, capacity * sizeof(*larger));
-
-		if (!larger)
-			return false;
-		space->waiting = larger;
-		space->waiting_capacity = capacity;
-	}
+	if (!vector_reserve(&space->waiting, count))
+		return false;
 	for (size_t i = 0; i < count; i++, space->taken++)
-		space->waiting[space->waiting_count++] =
-			(struct sampled_address){.address = seen[space->taken].address,
-						 .leaf = seen[space->taken].leaf,
-						 .latest_ns = space->last_ns};
+		vector_add(&space->waiting,
+			   (struct sampled_address){.address = seen[space->taken].address,
+						    .leaf = seen[space->taken].leaf,
+						    .latest_ns = space->last_ns});
 	if (count)
 		space->next_waiting_ns = 0;
 	return count > 0;

@@ -8,8 +8,8 @@
 #define NAMING_USER_SPACE_H
 
 #include "base/hash_table.h"
+#include "base/vector.h"
 #include "naming/mapping_snapshot.h"
-#include "naming/user_words.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -71,15 +71,13 @@ struct user_space {
 	bool replaced; /* the last look found another program, or another file at a sampled place */
 	struct user_identity identity;
 	struct mapping_snapshot snapshot;
-	struct sampled_address *waiting;
-	size_t waiting_count;
-	size_t waiting_capacity;
+	VECTOR(struct sampled_address) waiting;
 	uint64_t next_waiting_ns;    /* the first of them is due */
 	uint16_t modules;            /* in the trace */
 	struct hash_table functions; /* in the trace: u64, where they start */
 	struct user_space *next;     /* (R) of its list */
-	struct user_words words;     /* records for the reader */
-	struct user_words named;     /* addresses that a function was found for, likewise */
+	struct word_vector words;    /* records for the reader */
+	struct word_vector named;    /* addresses that a function was found for, likewise */
 };
 
 /* Each list has the spaces of some processes, the latest of a process first. */

@@ -68,34 +68,34 @@ Test(mapping_snapshot, what_was_sampled_outlives_its_mapping)
 	add(&snapshot, 0x1000, 0x2000, 1, true);
 	add(&snapshot, 0x3000, 0x5000, 2, true);
 	add(&snapshot, 0x6000, 0x7000, 3, false);
-	snapshot.mappings[1].written = true;
+	snapshot.mappings.items[1].written = true;
 	add(&later, 0x3000, 0x5000, 2, false);
 	add(&later, 0x8000, 0x9000, 4, false);
 	mapping_snapshot_update(&snapshot, &later);
-	cr_assert_eq(later.count, 0);
-	cr_assert_eq(snapshot.count, 3);
+	cr_assert_eq(later.mappings.count, 0);
+	cr_assert_eq(snapshot.mappings.count, 3);
 	cr_assert(mapping_snapshot_find(&snapshot, 0x1000)->sampled);
 	cr_assert(mapping_snapshot_find(&snapshot, 0x3000)->sampled);
 	cr_assert(mapping_snapshot_find(&snapshot, 0x3000)->written);
 	cr_assert_null(mapping_snapshot_find(&snapshot, 0x6000));
 	cr_assert_not(mapping_snapshot_find(&snapshot, 0x8000)->sampled);
 	mapping_snapshot_trim(&snapshot);
-	cr_assert_eq(snapshot.count, 2);
+	cr_assert_eq(snapshot.mappings.count, 2);
 	cr_assert_null(mapping_snapshot_find(&snapshot, 0x8000));
 }
 
 Test(mapping_snapshot, a_mapping_that_grew_or_was_split_is_written_again)
 {
 	add(&snapshot, 0x3000, 0x5000, 2, true);
-	snapshot.mappings[0].written = true;
+	snapshot.mappings.items[0].written = true;
 	add(&later, 0x3000, 0x4000, 2, false);
 	add(&later, 0x4000, 0x6000, 2, false);
-	later.mappings[1].area.offset = 0x1000;
+	later.mappings.items[1].area.offset = 0x1000;
 	mapping_snapshot_update(&snapshot, &later);
-	cr_assert_eq(snapshot.count, 2);
+	cr_assert_eq(snapshot.mappings.count, 2);
 	for (int i = 0; i < 2; i++) {
-		cr_assert(snapshot.mappings[i].sampled);
-		cr_assert_not(snapshot.mappings[i].written);
+		cr_assert(snapshot.mappings.items[i].sampled);
+		cr_assert_not(snapshot.mappings.items[i].written);
 	}
 }
 
