@@ -26,7 +26,7 @@ enum frame_kind {
 	FRAME_KINDS,
 };
 
-/* For processes that could not be told: those of samples from before the kernel's tasks could be
+/* For unknown processes: those of samples from before the kernel's tasks could be
  * read. */
 #define FRAME_NO_ID UINT64_MAX
 

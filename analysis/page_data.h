@@ -2,7 +2,7 @@
  * timeline, when.
  *
  * Memory grows with the distinct paths and not with the samples, unless times are asked for: then
- * by 24 bytes per sample. Names come from the guest: whoever writes them escapes them,
+ * by 24 bytes per sample. Names come from the guest: their writers escape them,
  * page_print_name() and export/page_json.h do.
  *
  *     page_data_create(false, &data, &error)

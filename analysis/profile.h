@@ -36,7 +36,8 @@ gp_status_t profile_read(struct trace *trace, const struct profile_options *opti
 			 struct frames *frames, struct call_tree *tree,
 			 struct profile_totals *totals, struct error *error);
 
-/* Counts one sample with its ticks, taken by the filter or not. For who reads samples himself. */
+/* Counts one sample with its ticks, taken by the filter or not. For callers that read samples
+ * themselves. */
 void profile_count(struct profile_totals *totals, const struct fxt_sample *sample, uint64_t ticks,
 		   bool taken);
 

@@ -1,6 +1,6 @@
 /* The markers of a Firefox profile (export/firefox.c, which has them in
  * series_set.more): lines on the console, what each vCPU did. Kept until the profile is written.
- * Private to profile/export/.
+ * Private to export/.
  */
 #ifndef EXPORT_FIREFOX_MARKERS_H
 #define EXPORT_FIREFOX_MARKERS_H

@@ -1,6 +1,6 @@
 /* Which frames are the same function. Several are, at different lines of the source
  * (frames.with_places), and formats that have functions and lines want each function once. Private
- * to profile/export/.
+ * to export/.
  */
 #ifndef EXPORT_FUNCTIONS_H
 #define EXPORT_FUNCTIONS_H

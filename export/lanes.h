@@ -2,7 +2,7 @@
  * started, ticks lost. A tick stands for the period that begins with it; neighbours in one state
  * are one piece, and where there is no tick (the filter took it, or the VM did not get to run)
  * there is none. The ticks of all pieces are those of the samples and losses. Fixed memory. Private
- * to profile/export/.
+ * to export/.
  */
 #ifndef EXPORT_LANES_H
 #define EXPORT_LANES_H

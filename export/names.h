@@ -1,6 +1,6 @@
 /* Which names of processes and threads a file has already, for formats that give a name when it is
  * first needed and again when it changes. Fixed memory: an id that had to make room for another is
- * given again. Private to profile/export/.
+ * given again. Private to export/.
  */
 #ifndef EXPORT_NAMES_H
 #define EXPORT_NAMES_H

@@ -1,6 +1,6 @@
 /* Samples by thread or vCPU, for formats that want one list for each. Memory grows with the
  * samples, 16 bytes each, and with distinct stacks: such a format's file has an entry for each
- * sample as well. Private to profile/export/.
+ * sample as well. Private to export/.
  */
 #ifndef EXPORT_SERIES_H
 #define EXPORT_SERIES_H

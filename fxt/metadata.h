@@ -4,7 +4,7 @@
  * stop `guest` if its kernel was recognised, `console` if there was a line, `code`, `vcpu_totals`
  * once per vCPU and `session_end` once. Their values are named arguments; a reader takes the names
  * it knows and ignores others, so that arguments can be added. A file without session_end was cut
- * short. Text from the command line is the user's, untrusted for whoever prints it.
+ * short. Text from the command line is the user's, untrusted where it is printed.
  */
 #ifndef FXT_METADATA_H
 #define FXT_METADATA_H

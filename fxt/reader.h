@@ -9,7 +9,7 @@
  *     look at reader.cut, reader.broken, reader.bad_records, reader.problems
  *     fxt_reader_deinit(&reader);
  *
- * The bytes are untrusted. What is wrong with them is told apart:
+ * The bytes are untrusted. Three kinds of faults:
  *
  *   cut      the last record is not complete, as in a file whose writer was killed. Iteration ends
  *            there; everything before it was given.

@@ -116,7 +116,7 @@ static void write_drop_record(struct fxt_ring *ring, uint64_t produced)
 	ring->pending.bytes -= bytes;
 }
 
-/* Release: whoever sees the new index sees the bytes before it. */
+/* Release: a thread that sees the new index sees the bytes before it. */
 static void publish(struct fxt_ring *ring, uint64_t produced)
 {
 	atomic_store_explicit(&ring->produced, produced, memory_order_release);

@@ -2,9 +2,9 @@
  *
  * One structure per kind of record, the same in both directions, so that writing what was read
  * gives the same bytes. Strings, arguments, payloads and program counters are borrowed:
- * they belong to whoever filled the structure in (for the reader: its buffer and itself).
+ * they belong to what filled the structure in (for the reader: its buffer and itself).
  * Strings are bytes of a given length, not terminated; those that come from a guest or from a file
- * are untrusted: whoever prints them escapes them.
+ * are untrusted: escape them in output.
  */
 #ifndef FXT_VALUE_H
 #define FXT_VALUE_H

@@ -101,7 +101,7 @@ struct trace {
 	struct trace_names processes;
 	struct trace_names threads;
 	VECTOR(struct trace_lost) lost; /* sorted by begin_ns */
-	trace_watch *watch;             /* NULL: nobody waits */
+	trace_watch *watch;             /* NULL: progress is told to nobody */
 	uint32_t watch_steps;           /* since it was told last */
 	struct fxt_reader reader;       /* of trace_next_sample() */
 	bool reading;
@@ -119,13 +119,13 @@ struct trace {
  * not a trace (with what it looks like), nothing readable in it. */
 gp_status_t trace_open(const char *path, struct trace *trace, struct error *error);
 
-/* The same, with somebody who waits; also while samples are read from it. */
+/* The same, telling its progress; also while samples are read from it. */
 gp_status_t trace_open_watched(const char *path, trace_watch *watch, struct trace *trace,
 			       struct error *error);
 
-/* For who reads samples himself: one step further. */
+/* For callers that read samples by other means: one step further. */
 void trace_tell(struct trace *trace, const char *what, uint64_t done, uint64_t all);
-/* All of it is done, and what comes now tells nothing of itself. */
+/* All is read; what follows has no progress of its own. */
 void trace_tell_end(const struct trace *trace, const char *what);
 
 /* The same for bytes in memory, at a multiple of 8, which stay the caller's and unchanged until
