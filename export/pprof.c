@@ -85,6 +85,7 @@ struct writer {
 	 * location it ends. */
 	struct call_tree locations;
 	uint32_t *functions; /* of frames: export_functions() */
+	uint32_t *begun;     /* by frame: the location that it begins; 0: none yet */
 	bool failed;
 };
 
@@ -140,12 +141,17 @@ static void add_locations(struct writer *writer, const uint32_t *path, size_t de
 	for (size_t i = 0; i < depth; i++) {
 		bool is_part = i && frames->entries[path[i]].is_inlined;
 
-		node = call_tree_child(&writer->locations, is_part ? node : CALL_TREE_ROOT,
-				       path[i]);
+		uint32_t parent = is_part ? node : CALL_TREE_ROOT;
+
+		node = is_part ? 0 : writer->begun[path[i]];
+		if (!node)
+			node = call_tree_child(&writer->locations, parent, path[i]);
 		if (node == CALL_TREE_NONE)
 			return;
-		if (!is_part)
+		if (!is_part) {
+			writer->begun[path[i]] = node;
 			count++;
+		}
 		numbers[count - 1] = node;
 	}
 	for (; count > 0; count--) {
@@ -329,9 +335,14 @@ static void write_profile(struct writer *writer)
 
 static void pprof_end(struct export *export)
 {
-	struct writer writer = {.export = export, .functions = export_functions(export->frames)};
+	struct writer writer = {
+		.export = export,
+		.functions = export_functions(export->frames),
+		.begun = calloc(export->frames->count + 1, sizeof(*writer.begun)),
+	};
 
-	writer.failed = call_tree_init(&writer.locations, NULL) != GP_OK || !writer.functions;
+	writer.failed =
+		call_tree_init(&writer.locations, NULL) || !writer.functions || !writer.begun;
 	writer.to = gzip_open(export->to, NULL);
 	if (writer.to) {
 		if (!writer.failed)
@@ -341,6 +352,7 @@ static void pprof_end(struct export *export)
 	export->failed = writer.failed || !writer.to;
 	call_tree_deinit(&writer.locations);
 	free(writer.functions);
+	free(writer.begun);
 }
 
 const struct export_format export_pprof = {
