@@ -1,8 +1,10 @@
 #include "attach/attached_vcpu.h"
 
+#include "base/cleanup.h"
 #include "attach/remote_memory.h"
 #include "attach/vcpu_thread.h"
 #include "base/clock.h"
+#include "base/io.h"
 #include "sampler/capture.h"
 
 #include <errno.h>
@@ -205,24 +207,15 @@ gp_status_t attached_vcpu_start(struct attached_vcpu *vcpu, struct error *error)
 
 void attached_vcpu_stop(struct attached_vcpu *vcpu)
 {
-	uint64_t one = 1;
-
 	if (vcpu->started) {
-		/* Cannot fail but by a full counter, which wakes the thread as well. */
-		ssize_t written = write(vcpu->stop_fd, &one, sizeof(one));
-
-		(void)written;
+		io_signal(vcpu->stop_fd);
 		pthread_join(vcpu->thread, NULL);
 		vcpu->started = false;
 	}
 	run_page_deinit(&vcpu->page);
-	if (vcpu->activity_fd >= 0)
-		close(vcpu->activity_fd);
-	if (vcpu->stat_fd >= 0)
-		close(vcpu->stat_fd);
-	if (vcpu->stop_fd >= 0)
-		close(vcpu->stop_fd);
-	vcpu->activity_fd = vcpu->stat_fd = vcpu->stop_fd = -1;
+	close_fd(&vcpu->activity_fd);
+	close_fd(&vcpu->stat_fd);
+	close_fd(&vcpu->stop_fd);
 }
 
 /* Before sampling. */

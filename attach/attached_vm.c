@@ -373,8 +373,7 @@ void attached_vm_destroy(struct attached_vm *vm)
 	free(vm->vcpus);
 	if (vm->has_memory)
 		remote_memory_deinit(&vm->memory);
-	if (vm->pidfd >= 0)
-		close(vm->pidfd);
+	close_fd(&vm->pidfd);
 	guest_end_deinit(&vm->end);
 	vm_process_deinit(&vm->process);
 	free(vm);

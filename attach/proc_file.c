@@ -1,6 +1,7 @@
 #include "attach/proc_file.h"
 
 #include "base/cleanup.h"
+#include "base/io.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,7 +16,7 @@
 size_t proc_read(const char *proc, pid_t pid, const char *name, char *text, size_t size)
 {
 	AUTO_CLOSE int fd = -1;
-	size_t length = 0;
+	size_t length;
 	char path[300];
 
 	*text = 0;
@@ -23,15 +24,7 @@ size_t proc_read(const char *proc, pid_t pid, const char *name, char *text, size
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return 0;
-	while (length + 1 < size) {
-		ssize_t got = read(fd, text + length, size - 1 - length);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			break;
-		length += (size_t)got;
-	}
+	length = io_read(fd, text, size - 1);
 	text[length] = 0;
 	return length;
 }

@@ -245,9 +245,7 @@ void remote_memory_deinit(struct remote_memory *memory)
 			       memory->areas[i].area.size);
 	memory->area_count = 0;
 	memory->layout.count = 0;
-	if (memory->mem_fd >= 0)
-		close(memory->mem_fd);
-	memory->mem_fd = -1;
+	close_fd(&memory->mem_fd);
 }
 
 void remote_memory_set_layout(struct remote_memory *memory, const struct remote_layout *layout)

@@ -97,8 +97,7 @@ void run_page_deinit(struct run_page *page)
 			store(&page->run->kvm_valid_regs, 0);
 		munmap(page->run, PAGE_BYTES);
 	}
-	if (page->fd >= 0)
-		close(page->fd);
+	close_fd(&page->fd);
 	*page = (struct run_page){.fd = -1};
 }
 

@@ -28,6 +28,13 @@ static inline void cleanup_fclose(FILE **file)
 #define AUTO_CLOSE __attribute__((cleanup(cleanup_close)))
 #define AUTO_FCLOSE __attribute__((cleanup(cleanup_fclose)))
 
+/* For descriptors that live longer than a scope; -1: none, before and afterwards. */
+static inline void close_fd(int *fd)
+{
+	cleanup_close(fd);
+	*fd = -1;
+}
+
 /* Disarms the guard and gives the descriptor to the caller. */
 static inline int take_fd(int *fd)
 {

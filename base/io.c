@@ -41,6 +41,16 @@ size_t io_read_at(int fd, uint64_t offset, void *buffer, size_t size)
 	return done;
 }
 
+void io_signal(int fd)
+{
+	int saved_errno = errno;
+	uint64_t one = 1;
+	ssize_t written = write(fd, &one, sizeof(one));
+
+	(void)written;
+	errno = saved_errno;
+}
+
 bool io_write(int fd, const void *bytes, size_t size)
 {
 	while (size) {

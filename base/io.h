@@ -20,6 +20,10 @@ bool io_write(int fd, const void *bytes, size_t size);
 gp_status_t io_read_file(const char *what, const char *path, size_t most, void **bytes,
 			 size_t *size, struct error *error);
 
+/* Adds one to an eventfd, or leaves it full: whoever waits for it wakes in any case. Keeps errno;
+ * for signal handlers, too. */
+void io_signal(int fd);
+
 /* Sends `size` bytes, at least one, with descriptors, over a socket of AF_UNIX. False: errno. */
 bool io_send(int socket, const void *bytes, size_t size, const int *fds, size_t count);
 

@@ -1,11 +1,11 @@
 #include "kvm/guest_end.h"
 
+#include "base/cleanup.h"
 #include "base/container.h"
+#include "base/io.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 gp_status_t guest_end_init(struct guest_end_event *event, struct error *error)
 {
@@ -15,21 +15,15 @@ gp_status_t guest_end_init(struct guest_end_event *event, struct error *error)
 
 void guest_end_deinit(struct guest_end_event *event)
 {
-	if (event->fd >= 0)
-		close(event->fd);
-	event->fd = -1;
+	close_fd(&event->fd);
 }
 
 void guest_end_request(struct guest_end_event *event, enum guest_end end)
 {
 	int running = GUEST_RUNNING;
-	uint64_t one = 1;
 
-	if (!atomic_compare_exchange_strong(&event->end, &running, end) || event->fd < 0)
-		return;
-	/* It fails only when the counter is full, and that wakes the waiter as well. */
-	ssize_t written = write(event->fd, &one, sizeof(one));
-	(void)written;
+	if (atomic_compare_exchange_strong(&event->end, &running, end) && event->fd >= 0)
+		io_signal(event->fd);
 }
 
 const char *guest_end_string(enum guest_end end)

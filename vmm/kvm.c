@@ -100,9 +100,7 @@ gp_status_t kvm_open(const char *path, struct kvm *out, struct error *error)
 
 void kvm_close(struct kvm *kvm)
 {
-	if (kvm->fd >= 0)
-		close(kvm->fd);
-	kvm->fd = -1;
+	close_fd(&kvm->fd);
 }
 
 gp_status_t kvm_create_vm(const struct kvm *kvm, const struct guest_ram *ram, int *vm_fd,

@@ -280,8 +280,7 @@ void machine_destroy(struct machine *machine)
 	for (unsigned i = 0; i < machine->vcpus_made; i++)
 		vcpu_deinit(&machine->vcpus[i]);
 	machine_devices_deinit(&machine->devices);
-	if (machine->vm_fd >= 0)
-		close(machine->vm_fd);
+	close_fd(&machine->vm_fd);
 	kvm_close(&machine->kvm);
 	guest_end_deinit(&machine->end);
 	if (machine->has_ram)

@@ -192,6 +192,5 @@ void machine_devices_deinit(struct machine_devices *devices)
 		return; /* machine_devices_add() was not called, or did not get far */
 	event_loop_deinit(&devices->loop);
 	for (size_t i = 0; i < ARRAY_SIZE(devices->interrupt_fds); i++)
-		if (devices->interrupt_fds[i] >= 0)
-			close(devices->interrupt_fds[i]);
+		close_fd(&devices->interrupt_fds[i]);
 }

@@ -1,5 +1,6 @@
 #include "vmm/vcpu.h"
 
+#include "base/cleanup.h"
 #include "guest-introspection/x86/translate.h"
 #include "kvm/registers.h"
 
@@ -175,10 +176,8 @@ void vcpu_deinit(struct vcpu *vcpu)
 {
 	if (vcpu->run)
 		munmap(vcpu->run, vcpu->run_size);
-	if (vcpu->fd >= 0)
-		close(vcpu->fd);
+	close_fd(&vcpu->fd);
 	vcpu->run = NULL;
-	vcpu->fd = -1;
 }
 
 void vcpu_registers(const struct vcpu *vcpu, struct guest_cpu *cpu)

@@ -152,9 +152,7 @@ gp_status_t boot_files_open(const char *kernel, const char *initrd, const char *
 void boot_files_close(struct boot_files *files)
 {
 	kernel_image_close(&files->kernel);
-	if (files->initrd_fd >= 0)
-		close(files->initrd_fd);
-	files->initrd_fd = -1;
+	close_fd(&files->initrd_fd);
 }
 
 static gp_status_t load_kernel(const struct kernel_image *kernel, const struct guest_ram *ram,

@@ -1,9 +1,10 @@
 #include "vmm/devices/console.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
-#include "vmm/devices/terminal_filter.h"
-
 #include "base/container.h"
+#include "base/io.h"
+#include "vmm/devices/terminal_filter.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -189,10 +190,8 @@ void console_destroy(struct console *console)
 	if (!console)
 		return;
 	console_finish(console);
-	if (console->flush_fd >= 0)
-		close(console->flush_fd);
-	if (console->room_fd >= 0)
-		close(console->room_fd);
+	close_fd(&console->flush_fd);
+	close_fd(&console->room_fd);
 	free(console->buffer);
 	free(console->until);
 	free(console->border);
@@ -518,11 +517,8 @@ static bool room_is_there(void *context, int fd)
 static void signal_room(void *context)
 {
 	const struct console *console = context;
-	uint64_t one = 1;
-	/* It fails only when the counter is full, and then a signal is pending anyway. */
-	ssize_t written = write(console->room_fd, &one, sizeof(one));
 
-	(void)written;
+	io_signal(console->room_fd);
 }
 
 gp_status_t console_connect(struct console *console, struct serial *serial, struct event_loop *loop,

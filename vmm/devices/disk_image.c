@@ -87,9 +87,7 @@ gp_status_t disk_image_open(struct disk_image *disk, const char *path, bool read
 
 void disk_image_close(struct disk_image *disk)
 {
-	if (disk->fd >= 0)
-		close(disk->fd);
-	disk->fd = -1;
+	close_fd(&disk->fd);
 }
 
 typedef ssize_t transfer_function(int fd, const struct iovec *parts, int count, off_t offset);

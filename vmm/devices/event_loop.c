@@ -1,6 +1,8 @@
 #include "vmm/devices/event_loop.h"
 
+#include "base/cleanup.h"
 #include "base/container.h"
+#include "base/io.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -42,11 +44,8 @@ void event_loop_deinit(struct event_loop *loop)
 			close(loop->polled_fds[i]);
 	}
 	loop->count = 0;
-	if (loop->stop_fd >= 0)
-		close(loop->stop_fd);
-	if (loop->epoll_fd >= 0)
-		close(loop->epoll_fd);
-	loop->epoll_fd = loop->stop_fd = -1;
+	close_fd(&loop->stop_fd);
+	close_fd(&loop->epoll_fd);
 }
 
 gp_status_t event_loop_add(struct event_loop *loop, const struct event_watch *watch,
@@ -134,11 +133,5 @@ gp_status_t event_loop_run(struct event_loop *loop, struct error *error)
 
 void event_loop_stop(struct event_loop *loop)
 {
-	int saved_errno = errno; /* a signal handler must not change it */
-	uint64_t one = 1;
-	/* It fails only when the counter is full, and then a stop is pending anyway. */
-	ssize_t written = write(loop->stop_fd, &one, sizeof(one));
-
-	(void)written;
-	errno = saved_errno;
+	io_signal(loop->stop_fd);
 }

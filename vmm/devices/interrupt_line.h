@@ -7,8 +7,9 @@
 #ifndef VMM_DEVICES_INTERRUPT_LINE_H
 #define VMM_DEVICES_INTERRUPT_LINE_H
 
+#include "base/io.h"
+
 #include <stdint.h>
-#include <unistd.h>
 
 struct interrupt_line {
 	int event_fd; /* EFD_NONBLOCK; -1: not connected, raising does nothing */
@@ -18,13 +19,8 @@ struct interrupt_line {
 /* Raises one edge. Any thread; does not block. */
 static inline void interrupt_line_raise(const struct interrupt_line *line)
 {
-	uint64_t one = 1;
-
-	if (line->event_fd < 0)
-		return;
-	/* It fails only when the counter is full, and then an edge is pending anyway. */
-	ssize_t written = write(line->event_fd, &one, sizeof(one));
-	(void)written;
+	if (line->event_fd >= 0)
+		io_signal(line->event_fd);
 }
 
 #endif
