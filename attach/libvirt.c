@@ -1,5 +1,9 @@
 #include "attach/libvirt.h"
 
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/io.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,8 +17,6 @@
 #include <unistd.h>
 
 #ifdef GUESTPROF_LIBVIRT
-#include "base/clock.h"
-#include "base/container.h"
 #include "base/library.h"
 
 #include <libvirt/libvirt.h>
@@ -23,19 +25,15 @@
 
 const char *libvirt_state_name(enum libvirt_state state)
 {
-	switch (state) {
-	case LIBVIRT_RUNS:
-		return "running";
-	case LIBVIRT_PAUSED:
-		return "paused";
-	case LIBVIRT_SUSPENDED:
-		return "suspended by its guest";
-	case LIBVIRT_CRASHED:
-		return "crashed";
-	case LIBVIRT_SHUT_OFF:
-		return "shut off";
-	}
-	return "unknown";
+	static const char *const names[] = {
+		[LIBVIRT_RUNS] = "running",
+		[LIBVIRT_PAUSED] = "paused",
+		[LIBVIRT_SUSPENDED] = "suspended by its guest",
+		[LIBVIRT_CRASHED] = "crashed",
+		[LIBVIRT_SHUT_OFF] = "shut off",
+	};
+
+	return (unsigned)state < ARRAY_SIZE(names) ? names[state] : "unknown";
 }
 
 unsigned libvirt_uris(const char *uris[LIBVIRT_CONNECTIONS_MAX])
@@ -63,7 +61,7 @@ bool libvirt_uri_is_remote(const char *uri)
 	length = strcspn(host, *host == '[' ? "/?" : ":/?");
 	if (*host == '[' && memchr(host, ']', length))
 		length = strcspn(host, "]") + 1;
-	for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
 		if (length == strlen(here[i]) && !strncmp(host, here[i], length))
 			return false;
 	return true;
@@ -251,23 +249,11 @@ static void libvirt_ask_all(const char *const *uris, unsigned count, const char 
 static void answer_into(int fd, const char *const *uris, unsigned count, const char *domain)
 {
 	static struct reply reply;
-	const char *at = (const char *)&reply;
-	size_t left = sizeof(reply);
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setsid();
 	libvirt_ask_all(uris, count, domain, &reply);
-	while (left) {
-		ssize_t written = write(fd, at, left);
-
-		if (written < 0 && errno == EINTR)
-			continue;
-		if (written <= 0)
-			_exit(1);
-		at += written;
-		left -= (size_t)written;
-	}
-	_exit(0);
+	_exit(!io_write(fd, &reply, sizeof(reply)));
 }
 
 static gp_status_t receive(int fd, struct reply *reply, struct error *error)

@@ -2,6 +2,7 @@
 
 #include "attach/proc_file.h"
 #include "base/clock.h"
+#include "base/container.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -72,17 +73,14 @@ enum process_state process_state(const char *proc, pid_t pid)
 
 const char *process_state_name(enum process_state state)
 {
-	switch (state) {
-	case PROCESS_GOES_ON:
-		return "going on";
-	case PROCESS_STOPPED:
-		return "stopped (SIGSTOP)";
-	case PROCESS_HELD:
-		return "held by a debugger";
-	case PROCESS_FROZEN:
-		return "frozen (by its cgroup)";
-	}
-	return "unknown";
+	static const char *const names[] = {
+		[PROCESS_GOES_ON] = "going on",
+		[PROCESS_STOPPED] = "stopped (SIGSTOP)",
+		[PROCESS_HELD] = "held by a debugger",
+		[PROCESS_FROZEN] = "frozen (by its cgroup)",
+	};
+
+	return (unsigned)state < ARRAY_SIZE(names) ? names[state] : "unknown";
 }
 
 struct tracer_search {

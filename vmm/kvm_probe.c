@@ -52,10 +52,8 @@ static void guest_deinit(struct guest *guest)
 {
 	if (guest->run)
 		munmap(guest->run, guest->run_size);
-	if (guest->vcpu >= 0)
-		close(guest->vcpu);
-	if (guest->vm >= 0)
-		close(guest->vm);
+	close_fd(&guest->vcpu);
+	close_fd(&guest->vm);
 	if (guest->memory)
 		munmap(guest->memory, GUEST_SIZE);
 }
@@ -266,15 +264,12 @@ void kvm_probe(struct kvm_probe *probe)
 
 const char *kvm_kind_name(enum kvm_kind kind)
 {
-	switch (kind) {
-	case KVM_NO_PERMISSION:
-		return "no permission";
-	case KVM_EMULATED:
-		return "emulated";
-	case KVM_NATIVE:
-		return "native";
-	case KVM_NONE:
-		break;
-	}
-	return "none";
+	static const char *const names[] = {
+		[KVM_NONE] = "none",
+		[KVM_NO_PERMISSION] = "no permission",
+		[KVM_EMULATED] = "emulated",
+		[KVM_NATIVE] = "native",
+	};
+
+	return (unsigned)kind < ARRAY_SIZE(names) ? names[kind] : "none";
 }
