@@ -156,34 +156,24 @@ static uint32_t virtio_block_handle(void *device, unsigned queue, const struct v
 	return size == 0;
 }
 
-static void read_config(void *device, uint8_t bytes[256])
+void virtio_block_init(struct virtio_block *block, struct disk_image *disk,
+		       struct virtio_device *device)
 {
-	const struct virtio_block *block = device;
-	struct block_config config = {
-		.capacity = block->disk->size / DISK_SECTOR_SIZE,
+	const struct block_config config = {
+		.capacity = disk->size / DISK_SECTOR_SIZE,
 		.size_max = SEGMENT_SIZE_MAX,
 		.seg_max = SEGMENTS_MAX,
 		.block_size = DISK_SECTOR_SIZE,
 	};
 
-	memcpy(bytes, &config, sizeof(config));
-}
-
-static const struct virtio_device_ops block_ops = {
-	.handle = virtio_block_handle,
-	.read_config = read_config,
-};
-
-void virtio_block_init(struct virtio_block *block, struct disk_image *disk,
-		       struct virtio_device *device)
-{
 	block->disk = disk;
 	*device = (struct virtio_device){
-		.ops = &block_ops,
+		.handle = virtio_block_handle,
 		.device = block,
 		.device_id = BLOCK_DEVICE_ID,
 		.features = FEATURE_SIZE_MAX | FEATURE_SEG_MAX | FEATURE_BLOCK_SIZE |
 			    FEATURE_FLUSH | (disk->read_only ? FEATURE_READ_ONLY : 0),
 		.queue_count = 1,
 	};
+	memcpy(device->config, &config, sizeof(config));
 }

@@ -1,6 +1,9 @@
 /* Section numbers are those of Virtio 1.2. */
 #include "vmm/devices/virtio_mmio.h"
 
+#include "base/cleanup.h"
+#include "base/io.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -77,15 +80,6 @@ static void demand_reset(struct virtio_mmio *transport)
 		interrupt(transport, INTERRUPT_CONFIG_CHANGE);
 }
 
-static void signal_fd(int fd)
-{
-	uint64_t one = 1;
-	/* It fails only when the counter is full, and then a notification is pending anyway. */
-	ssize_t written = write(fd, &one, sizeof(one));
-
-	(void)written;
-}
-
 void virtio_mmio_process(struct virtio_mmio *transport, unsigned index)
 {
 	struct virtio_queue *queue;
@@ -108,15 +102,15 @@ void virtio_mmio_process(struct virtio_mmio *transport, unsigned index)
 			demand_reset(transport);
 			break;
 		}
-		written = transport->device.ops->handle(transport->device.device, index,
-							&transport->chain);
+		written = transport->device.handle(transport->device.device, index,
+						   &transport->chain);
 		virtio_queue_push(queue, transport->chain.head, written);
 		if (virtio_queue_wants_interrupt(queue))
 			interrupt(transport, INTERRUPT_USED_BUFFER);
 		/* A guest that refills its queue all the time must not keep the loop from its
 		 * other devices: the rest in the next round. */
 		if (--left == 0)
-			signal_fd(transport->notify_fds[index]);
+			io_signal(transport->notify_fds[index]);
 	}
 	pthread_mutex_unlock(&transport->lock);
 }
@@ -131,8 +125,6 @@ static void reset_device(struct virtio_mmio *transport)
 	transport->driver_features_select = 0;
 	transport->queue_select = 0;
 	atomic_store(&transport->interrupt_status, 0);
-	if (transport->device.ops->reset)
-		transport->device.ops->reset(transport->device.device);
 }
 
 /* The driver's way through 3.1.1. It may only add bits, and only in that order. */
@@ -151,28 +143,27 @@ static void write_status(struct virtio_mmio *transport, uint32_t value)
 	if ((added & STATUS_DRIVER) && !(value & STATUS_ACKNOWLEDGE))
 		return;
 	/* A driver learns that its choice was refused by reading the bit back as 0. */
-	if (added & STATUS_FEATURES_OK) {
-		if (!(value & STATUS_DRIVER) || (features & ~offered_features(transport)) ||
-		    !(features & FEATURE_VERSION_1))
-			value &= ~STATUS_FEATURES_OK;
-		else if (transport->device.ops->set_features)
-			transport->device.ops->set_features(transport->device.device, features);
-	}
+	if ((added & STATUS_FEATURES_OK) &&
+	    (!(value & STATUS_DRIVER) || (features & ~offered_features(transport)) ||
+	     !(features & FEATURE_VERSION_1)))
+		value &= ~STATUS_FEATURES_OK;
 	if ((value & STATUS_DRIVER_OK) && !(value & STATUS_FEATURES_OK))
 		value &= ~STATUS_DRIVER_OK;
 	transport->status = (value & 0x8f) | (before & STATUS_NEEDS_RESET);
+}
+
+/* The low (0) or the high half (1) of what two registers hold. */
+static void set_half(uint64_t *whole, unsigned half, uint32_t value)
+{
+	*whole = (*whole & ~(UINT64_C(0xffffffff) << (32 * half))) | (uint64_t)value << (32 * half);
 }
 
 static void write_driver_features(struct virtio_mmio *transport, uint32_t value)
 {
 	if (transport->status & STATUS_FEATURES_OK)
 		return;
-	if (transport->driver_features_select == 0)
-		transport->driver_features =
-			(transport->driver_features & ~UINT64_C(0xffffffff)) | value;
-	else if (transport->driver_features_select == 1)
-		transport->driver_features =
-			(transport->driver_features & 0xffffffff) | (uint64_t)value << 32;
+	if (transport->driver_features_select <= 1)
+		set_half(&transport->driver_features, transport->driver_features_select, value);
 	else if (value)
 		/* A bit from 64 up was never offered. Bit 63 was not either: refused later. */
 		transport->driver_features |= UINT64_C(1) << 63;
@@ -191,16 +182,6 @@ static void write_queue_ready(struct virtio_mmio *transport, struct virtio_queue
 		else
 			demand_reset(transport);
 	}
-}
-
-static void set_low(uint64_t *address, uint32_t value)
-{
-	*address = (*address & ~UINT64_C(0xffffffff)) | value;
-}
-
-static void set_high(uint64_t *address, uint32_t value)
-{
-	*address = (*address & 0xffffffff) | (uint64_t)value << 32;
 }
 
 /* The registers of the selected queue. Size and addresses are fixed while it is ready. */
@@ -225,22 +206,16 @@ static void write_queue_register(struct virtio_mmio *transport, enum mmio_regist
 		queue->size = value <= VIRTIO_QUEUE_SIZE_MAX ? (uint16_t)value : 0;
 		break;
 	case QUEUE_DESCRIPTORS_LOW:
-		set_low(&queue->descriptors, value);
-		break;
 	case QUEUE_DESCRIPTORS_HIGH:
-		set_high(&queue->descriptors, value);
+		set_half(&queue->descriptors, where == QUEUE_DESCRIPTORS_HIGH, value);
 		break;
 	case QUEUE_AVAILABLE_LOW:
-		set_low(&queue->available, value);
-		break;
 	case QUEUE_AVAILABLE_HIGH:
-		set_high(&queue->available, value);
+		set_half(&queue->available, where == QUEUE_AVAILABLE_HIGH, value);
 		break;
 	case QUEUE_USED_LOW:
-		set_low(&queue->used, value);
-		break;
 	case QUEUE_USED_HIGH:
-		set_high(&queue->used, value);
+		set_half(&queue->used, where == QUEUE_USED_HIGH, value);
 		break;
 	default:
 		break;
@@ -315,9 +290,9 @@ static void virtio_mmio_bus_read(void *device, uint64_t offset, void *data, unsi
 	memset(data, 0, size);
 	if (offset >= CONFIG) {
 		/* Constant after virtio_mmio_init(). */
-		for (unsigned i = 0; i < size && offset - CONFIG + i < sizeof(transport->config);
-		     i++)
-			((uint8_t *)data)[i] = transport->config[offset - CONFIG + i];
+		offset -= CONFIG;
+		for (unsigned i = 0; i < size && offset + i < sizeof(transport->device.config); i++)
+			((uint8_t *)data)[i] = transport->device.config[offset + i];
 		return;
 	}
 	/* 4.2.2.2: registers are 32 bits wide and read that way. */
@@ -344,7 +319,7 @@ static void virtio_mmio_bus_write(void *device, uint64_t offset, const void *dat
 	memcpy(&value, data, sizeof(value));
 	if (offset == QUEUE_NOTIFY) {
 		if (value < transport->device.queue_count)
-			signal_fd(transport->notify_fds[value]);
+			io_signal(transport->notify_fds[value]);
 	} else if (offset == INTERRUPT_ACKNOWLEDGE) {
 		atomic_fetch_and(&transport->interrupt_status, ~value);
 	} else {
@@ -380,18 +355,13 @@ gp_status_t virtio_mmio_init(struct virtio_mmio *transport, unsigned slot,
 			return GP_ERR_NO_RESOURCES;
 		}
 	}
-	if (device->ops->read_config)
-		device->ops->read_config(device->device, transport->config);
 	return GP_OK;
 }
 
 void virtio_mmio_deinit(struct virtio_mmio *transport)
 {
-	for (unsigned i = 0; i < VIRTIO_QUEUES_MAX; i++) {
-		if (transport->notify_fds[i] >= 0)
-			close(transport->notify_fds[i]);
-		transport->notify_fds[i] = -1;
-	}
+	for (unsigned i = 0; i < VIRTIO_QUEUES_MAX; i++)
+		close_fd(&transport->notify_fds[i]);
 	pthread_mutex_destroy(&transport->lock);
 }
 

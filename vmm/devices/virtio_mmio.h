@@ -49,28 +49,15 @@ static inline uint64_t virtio_mmio_notify_gpa(unsigned slot)
 	return virtio_mmio_slot_gpa(slot) + (uint64_t)VIRTIO_MMIO_NOTIFY_OFFSET;
 }
 
-struct virtio_mmio;
-
-struct virtio_device_ops {
-	/* Required. Works off one request and returns how many bytes it wrote to the writable
-	 * parts. Event loop's thread. Whatever the guest put there, it must not fail the
-	 * machine. */
-	uint32_t (*handle)(void *device, unsigned queue, const struct virtio_chain *chain);
-	/* Optional: the device-specific configuration space, at most 256 bytes, which does not
-	 * change while the machine runs. Any thread. */
-	void (*read_config)(void *device, uint8_t config[256]);
-	/* Optional: the driver agreed on these features; called when it sets FEATURES_OK. */
-	void (*set_features)(void *device, uint64_t features);
-	/* Optional: forget everything about the driver. vCPU thread, no request in progress. */
-	void (*reset)(void *device);
-};
-
 struct virtio_device {
-	const struct virtio_device_ops *ops;
-	void *device;         /* handed to ops */
+	/* Works off one request and returns how many bytes it wrote to the writable parts. Event
+	 * loop's thread. Whatever the guest put there, it must not fail the machine. */
+	uint32_t (*handle)(void *device, unsigned queue, const struct virtio_chain *chain);
+	void *device;         /* handed to `handle` */
 	uint32_t device_id;   /* virtio 1.2, section 5 */
 	uint64_t features;    /* the device's own; the transport adds its own */
 	unsigned queue_count; /* 1..VIRTIO_QUEUES_MAX */
+	uint8_t config[256];  /* its configuration space: constant while the machine runs */
 };
 
 struct virtio_mmio {
@@ -90,7 +77,6 @@ struct virtio_mmio {
 	uint32_t queue_select;
 	struct virtio_queue queues[VIRTIO_QUEUES_MAX];
 	struct virtio_chain chain; /* the request in progress */
-	uint8_t config[256];
 };
 
 /* `device` and `interrupt` are copied; `ram` must outlive the transport. `interrupt->gsi`

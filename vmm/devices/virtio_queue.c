@@ -218,43 +218,38 @@ static size_t min_size(uint64_t a, uint64_t b)
 	return (size_t)(a < b ? a : b);
 }
 
-size_t virtio_chain_read(const struct virtio_chain *chain, uint64_t offset, void *out, size_t size)
+/* Copies up to `size` bytes from `offset` of the parts on; into the guest if `to_guest`. */
+static size_t copy_parts(const struct iovec *parts, unsigned count, uint64_t offset, char *bytes,
+			 size_t size, bool to_guest)
 {
 	size_t done = 0;
 
-	for (unsigned i = 0; i < chain->readable_count && done < size; i++) {
-		const struct iovec *part = &chain->parts[i];
+	for (unsigned i = 0; i < count && done < size; i++) {
+		size_t piece;
+		char *part;
 
-		if (offset < part->iov_len) {
-			size_t count = min_size(part->iov_len - offset, size - done);
-
-			memcpy((char *)out + done, (char *)part->iov_base + offset, count);
-			done += count;
-			offset = 0;
-		} else {
-			offset -= part->iov_len;
+		if (offset >= parts[i].iov_len) {
+			offset -= parts[i].iov_len;
+			continue;
 		}
+		part = (char *)parts[i].iov_base + offset;
+		piece = min_size(parts[i].iov_len - offset, size - done);
+		memcpy(to_guest ? part : bytes + done, to_guest ? bytes + done : part, piece);
+		done += piece;
+		offset = 0;
 	}
 	return done;
+}
+
+size_t virtio_chain_read(const struct virtio_chain *chain, uint64_t offset, void *out, size_t size)
+{
+	return copy_parts(chain->parts, chain->readable_count, offset, out, size, false);
 }
 
 size_t virtio_chain_write(const struct virtio_chain *chain, uint64_t offset, const void *bytes,
 			  size_t size)
 {
-	size_t done = 0;
-
-	for (unsigned i = 0; i < chain->writable_count && done < size; i++) {
-		const struct iovec *part = &chain->parts[chain->readable_count + i];
-
-		if (offset < part->iov_len) {
-			size_t count = min_size(part->iov_len - offset, size - done);
-
-			memcpy((char *)part->iov_base + offset, (const char *)bytes + done, count);
-			done += count;
-			offset = 0;
-		} else {
-			offset -= part->iov_len;
-		}
-	}
-	return done;
+	/* They are only read. */
+	return copy_parts(chain->parts + chain->readable_count, chain->writable_count, offset,
+			  (char *)(uintptr_t)bytes, size, true);
 }

@@ -26,12 +26,10 @@ static uint32_t virtio_rng_handle(void *device, unsigned queue, const struct vir
 	return (uint32_t)virtio_chain_write(chain, 0, bytes, have);
 }
 
-static const struct virtio_device_ops rng_ops = {.handle = virtio_rng_handle};
-
 void virtio_rng_init(struct virtio_device *device)
 {
 	*device = (struct virtio_device){
-		.ops = &rng_ops,
+		.handle = virtio_rng_handle,
 		.device_id = ENTROPY_DEVICE_ID,
 		.queue_count = 1,
 	};
