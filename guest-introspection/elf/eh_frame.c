@@ -1,6 +1,6 @@
 #include "guest-introspection/elf/eh_frame.h"
 
-#include "base/cleanup.h"
+#include "base/sorting.h"
 #include "guest-introspection/elf/eh_frame_rows.h"
 
 #include <stdlib.h>
@@ -200,18 +200,15 @@ static void add_indexed(struct eh_frame_builder *builder, const struct header *h
 
 static int compare_rows(const void *left, const void *right)
 {
-	uint64_t a = *(const uint64_t *)left;
-	uint64_t b = *(const uint64_t *)right;
-
-	return a < b ? -1 : a > b;
+	return compare_u64(*(const uint64_t *)left, *(const uint64_t *)right);
 }
 
 static void sort_rows(struct eh_frame_builder *builder)
 {
-	for (size_t i = 1; i < builder->row_count; i++) {
-		if (builder->rows[i] >= builder->rows[i - 1])
+	for (size_t i = 1; i < builder->rows.count; i++) {
+		if (builder->rows.items[i] >= builder->rows.items[i - 1])
 			continue;
-		qsort(builder->rows, builder->row_count, sizeof(*builder->rows), compare_rows);
+		vector_sort(&builder->rows, compare_rows);
 		return;
 	}
 }
@@ -229,16 +226,16 @@ static gp_status_t finish(struct eh_frame_builder *builder, struct eh_frame *tab
 
 	sort_rows(builder);
 	table->base = builder->base;
-	table->addresses = malloc(builder->row_count * sizeof(*table->addresses));
-	table->numbers = malloc(builder->row_count * sizeof(*table->numbers));
-	table->rules = malloc(builder->rule_count * sizeof(*table->rules));
+	table->addresses = malloc(builder->rows.count * sizeof(*table->addresses));
+	table->numbers = malloc(builder->rows.count * sizeof(*table->numbers));
+	table->rules = malloc(builder->rules.count * sizeof(*table->rules));
 	if (!table->addresses || !table->numbers || !table->rules)
 		return GP_ERR_NO_MEMORY;
-	memcpy(table->rules, builder->rules, builder->rule_count * sizeof(*table->rules));
-	table->rule_count = (uint32_t)builder->rule_count;
-	for (size_t i = 0; i < builder->row_count; i++) {
-		uint32_t address = (uint32_t)(builder->rows[i] >> 32);
-		uint16_t number = (uint16_t)builder->rows[i];
+	memcpy(table->rules, builder->rules.items, builder->rules.count * sizeof(*table->rules));
+	table->rule_count = (uint32_t)builder->rules.count;
+	for (size_t i = 0; i < builder->rows.count; i++) {
+		uint32_t address = (uint32_t)(builder->rows.items[i] >> 32);
+		uint16_t number = (uint16_t)builder->rows.items[i];
 
 		/* Where one function ends the next one begins. */
 		if (count > 0 && table->addresses[count - 1] == address)
@@ -268,8 +265,7 @@ static uint64_t lowest_address(const struct elf_image *image)
 /* Adds all records from `start` on, and where the walk ends before the section does, those that
  * the index (NULL: none) has. */
 static gp_status_t build(const struct elf_image *image, const struct eh_frame_bytes *bytes,
-			 size_t start, const struct header *header, struct eh_frame *out,
-			 struct error *error)
+			 size_t start, const struct header *header, struct eh_frame *out)
 {
 	struct eh_frame_builder *builder = calloc(1, sizeof(*builder));
 	struct eh_frame table = {0};
@@ -280,7 +276,7 @@ static gp_status_t build(const struct elf_image *image, const struct eh_frame_by
 
 	if (!builder || eh_frame_builder_init(builder, lowest_address(image)) != GP_OK) {
 		free(builder);
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory for unwind rules");
+		return GP_ERR_NO_MEMORY;
 	}
 	while ((record = eh_frame_record_at(bytes, at, &next)) <= EH_FRAME_FDE) {
 		if (record == EH_FRAME_FDE && eh_frame_builder_add(builder, bytes, at))
@@ -294,11 +290,11 @@ static gp_status_t build(const struct elf_image *image, const struct eh_frame_by
 			 (record == EH_FRAME_LAST || (header && header->entry_count > 0 &&
 						      table.function_count >= header->entry_count));
 	if (builder->no_memory)
-		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for unwind rules");
-	else if (builder->row_count == 0)
-		status = error_set(error, GP_ERR_NOT_FOUND, "no unwind rules can be read");
-	else if ((status = finish(builder, &table)) != GP_OK)
-		error_set(error, status, "no memory for unwind rules");
+		status = GP_ERR_NO_MEMORY;
+	else if (builder->rows.count == 0)
+		status = GP_ERR_NOT_FOUND;
+	else
+		status = finish(builder, &table);
 	eh_frame_builder_deinit(builder);
 	free(builder);
 	if (status == GP_OK)
@@ -309,15 +305,15 @@ static gp_status_t build(const struct elf_image *image, const struct eh_frame_by
 }
 
 static gp_status_t read_by_search(const struct file_source *source, const struct elf_image *image,
-				  struct eh_frame *out, struct error *error)
+				  struct eh_frame *out)
 {
 	struct part part;
 	size_t start;
 	gp_status_t status = search(source, image, &part, &start);
 
 	if (status != GP_OK)
-		return error_set(error, status, "no unwind rules can be read");
-	status = build(image, &part.view, start, NULL, out, error);
+		return status;
+	status = build(image, &part.view, start, NULL, out);
 	/* What was found may not be the first record: that one may lie in a page that is not there.
 	 */
 	for (size_t page = 0; status == GP_OK && page <= start / EH_FRAME_PAGE; page++)
@@ -328,7 +324,7 @@ static gp_status_t read_by_search(const struct file_source *source, const struct
 }
 
 static gp_status_t read_by_header(const struct file_source *source, const struct elf_image *image,
-				  struct eh_frame *out, struct error *error)
+				  struct eh_frame *out)
 {
 	struct header header;
 	struct part part;
@@ -336,23 +332,19 @@ static gp_status_t read_by_header(const struct file_source *source, const struct
 	gp_status_t status = read_header(source, image, &header);
 
 	if (status != GP_OK)
-		return error_set(error, status, "no memory for unwind rules");
-	if (!elf_image_offset(image, header.frames, &offset)) {
-		part_deinit(&header.part);
-		return error_set(error, GP_ERR_NOT_FOUND, "no unwind rules can be read");
+		return status;
+	status = elf_image_offset(image, header.frames, &offset)
+			 ? part_read(source, header.frames, offset,
+				     segment_end(image, offset, SECTION_LIMIT), &part)
+			 : GP_ERR_NOT_FOUND;
+	if (status == GP_OK) {
+		size_t start = (size_t)(offset % EH_FRAME_PAGE);
+
+		status = header.frames_known || is_first_cie(&part.view, start)
+				 ? build(image, &part.view, start, &header, out)
+				 : GP_ERR_NOT_FOUND;
+		part_deinit(&part);
 	}
-	status = part_read(source, header.frames, offset, segment_end(image, offset, SECTION_LIMIT),
-			   &part);
-	if (status != GP_OK) {
-		part_deinit(&header.part);
-		return error_set(error, status, "no memory for unwind rules");
-	}
-	if (header.frames_known || is_first_cie(&part.view, (size_t)(offset % EH_FRAME_PAGE)))
-		status = build(image, &part.view, (size_t)(offset % EH_FRAME_PAGE), &header, out,
-			       error);
-	else
-		status = error_set(error, GP_ERR_NOT_FOUND, "no unwind rules can be read");
-	part_deinit(&part);
 	part_deinit(&header.part);
 	return status;
 }
@@ -360,11 +352,18 @@ static gp_status_t read_by_header(const struct file_source *source, const struct
 gp_status_t eh_frame_read(const struct file_source *source, const struct elf_image *image,
 			  struct eh_frame *out, struct error *error)
 {
+	gp_status_t status;
+
 	if (!image->is_64)
 		return error_set(error, GP_ERR_NOT_SUPPORTED,
 				 "a 32-bit program: followed by frame pointers only");
-	return image->exception_frames.size ? read_by_header(source, image, out, error)
-					    : read_by_search(source, image, out, error);
+	status = image->exception_frames.size ? read_by_header(source, image, out)
+					      : read_by_search(source, image, out);
+	if (status == GP_OK)
+		return GP_OK;
+	return error_set(error, status,
+			 status == GP_ERR_NOT_FOUND ? "no unwind rules can be read"
+						    : "no memory for unwind rules");
 }
 
 const struct eh_frame_rule *eh_frame_find(const struct eh_frame *table, uint64_t address)

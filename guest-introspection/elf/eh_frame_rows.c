@@ -48,24 +48,18 @@ gp_status_t eh_frame_builder_init(struct eh_frame_builder *builder, uint64_t bas
 	builder->base = base;
 	builder->budget = INSTRUCTION_BUDGET;
 	builder->cie.offset = SIZE_MAX;
-	builder->rule_capacity = 256;
-	builder->rules = calloc(builder->rule_capacity, sizeof(*builder->rules));
 	builder->buckets = calloc(BUCKETS, sizeof(*builder->buckets));
-	if (builder->rules && builder->buckets) {
-		builder->rule_count = 1; /* no rule */
+	if (builder->buckets && vector_extend(&builder->rules, 1)) /* no rule */
 		return GP_OK;
-	}
 	eh_frame_builder_deinit(builder);
 	return GP_ERR_NO_MEMORY;
 }
 
 void eh_frame_builder_deinit(struct eh_frame_builder *builder)
 {
-	free(builder->rows);
-	free(builder->rules);
+	vector_deinit(&builder->rows);
+	vector_deinit(&builder->rules);
 	free(builder->buckets);
-	builder->rows = NULL;
-	builder->rules = NULL;
 	builder->buckets = NULL;
 }
 
@@ -150,50 +144,31 @@ static uint16_t intern(struct eh_frame_builder *builder, const struct eh_frame_r
 		hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
 	bucket = (size_t)(hash >> 40) % BUCKETS;
 	while (builder->buckets[bucket]) {
-		if (memcmp(&builder->rules[builder->buckets[bucket]], rule, sizeof(*rule)) == 0)
+		if (memcmp(&builder->rules.items[builder->buckets[bucket]], rule, sizeof(*rule)) ==
+		    0)
 			return builder->buckets[bucket];
 		/* Rules made to collide are done without. */
 		if (++probes == PROBE_LIMIT)
 			return 0;
 		bucket = (bucket + 1) % BUCKETS;
 	}
-	if (builder->rule_count == RULE_LIMIT)
+	if (builder->rules.count == RULE_LIMIT)
 		return 0;
-	if (builder->rule_count == builder->rule_capacity) {
-		size_t capacity = builder->rule_capacity * 2;
-		struct eh_frame_rule *rules =
-			realloc(builder->rules, capacity * sizeof(*builder->rules));
-
-		if (!rules) {
-			builder->no_memory = true;
-			return 0;
-		}
-		builder->rules = rules;
-		builder->rule_capacity = capacity;
+	if (!vector_add(&builder->rules, *rule)) {
+		builder->no_memory = true;
+		return 0;
 	}
-	builder->rules[builder->rule_count] = *rule;
-	builder->buckets[bucket] = (uint16_t)builder->rule_count;
-	return (uint16_t)builder->rule_count++;
+	builder->buckets[bucket] = (uint16_t)(builder->rules.count - 1);
+	return builder->buckets[bucket];
 }
 
 static void add_row(struct eh_frame_builder *builder, uint64_t address, uint64_t holds,
 		    uint16_t number)
 {
-	if (builder->row_count == builder->row_capacity) {
-		size_t capacity = builder->row_capacity ? builder->row_capacity * 2 : 1024;
-		uint64_t *rows = NULL;
-
-		builder->exhausted = builder->exhausted || capacity > ROW_LIMIT;
-		if (capacity <= ROW_LIMIT) {
-			rows = realloc(builder->rows, capacity * sizeof(*rows));
-			builder->no_memory = builder->no_memory || !rows;
-		}
-		if (!rows)
-			return;
-		builder->rows = rows;
-		builder->row_capacity = capacity;
-	}
-	builder->rows[builder->row_count++] = (address - builder->base) << 32 | holds | number;
+	if (builder->rows.count == ROW_LIMIT)
+		builder->exhausted = true;
+	else if (!vector_add(&builder->rows, (address - builder->base) << 32 | holds | number))
+		builder->no_memory = true;
 }
 
 /* Instructions. */

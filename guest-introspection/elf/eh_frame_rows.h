@@ -9,6 +9,7 @@
 #define GUEST_INTROSPECTION_ELF_EH_FRAME_ROWS_H
 
 #include "base/error.h"
+#include "base/vector.h"
 #include "guest-introspection/elf/eh_frame_rules.h"
 
 #include <stdbool.h>
@@ -49,13 +50,9 @@ struct eh_frame_cie {
 
 /* Rows as they come, and each rule once. */
 struct eh_frame_builder {
-	uint64_t base;  /* rows are relative to it */
-	uint64_t *rows; /* address << 32, ROW_HOLDS, number of the rule */
-	size_t row_count;
-	size_t row_capacity;
-	struct eh_frame_rule *rules;
-	size_t rule_count;
-	size_t rule_capacity;
+	uint64_t base;           /* rows are relative to it */
+	struct word_vector rows; /* address << 32, ROW_HOLDS, number of the rule */
+	VECTOR(struct eh_frame_rule) rules;
 	uint16_t *buckets;
 	size_t budget; /* bytes of instructions that will still be looked at */
 	bool exhausted;

@@ -1,9 +1,11 @@
 #include "guest-introspection/elf/elf_plt.h"
 
-#include "base/cleanup.h"
 #include "base/cursor.h"
+#include "base/sorting.h"
+#include "base/vector.h"
 
 #include <elf.h>
+#include <stdio.h>
 
 #define SLOT_LIMIT 65536u
 #define RELOCATION_LIMIT (1u << 18)
@@ -23,7 +25,7 @@ struct slot {
 };
 
 struct slots {
-	struct slot *entries;
+	struct slot *items;
 	size_t count;
 	size_t capacity;
 };
@@ -33,31 +35,15 @@ static int compare_slots(const void *left, const void *right)
 	const struct slot *a = left;
 	const struct slot *b = right;
 
-	return a->address < b->address ? -1 : a->address > b->address;
+	return compare_u64(a->address, b->address);
 }
 
 static const struct slot *find_slot(const struct slots *slots, uint64_t address)
 {
 	struct slot key = {.address = address};
 
-	return slots->count
-		       ? bsearch(&key, slots->entries, slots->count, sizeof(key), compare_slots)
-		       : NULL;
-}
-
-static bool add_slot(struct slots *slots, const struct slot *slot)
-{
-	if (slots->count == slots->capacity) {
-		size_t capacity = slots->capacity ? slots->capacity * 2 : 64;
-		struct slot *entries = realloc(slots->entries, capacity * sizeof(*entries));
-
-		if (!entries)
-			return false;
-		slots->entries = entries;
-		slots->capacity = capacity;
-	}
-	slots->entries[slots->count++] = *slot;
-	return true;
+	return slots->count ? bsearch(&key, slots->items, slots->count, sizeof(key), compare_slots)
+			    : NULL;
 }
 
 /* The slots that the relocations of one table fill in with addresses of functions. */
@@ -86,7 +72,7 @@ static bool read_slots(const struct file_source *source, const struct elf_image 
 		type = ELF64_R_TYPE(info);
 		if ((((type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT) && slot.symbol) ||
 		     type == R_X86_64_IRELATIVE) &&
-		    !add_slot(slots, &slot))
+		    !vector_add(slots, slot))
 			return false;
 	}
 	return true;
@@ -236,15 +222,9 @@ gp_status_t elf_plt_read(const struct file_source *source, const struct elf_imag
 	if ((dynamic->plt_type != DT_RELA || read_slots(source, image, dynamic->plt_relocations,
 							dynamic->plt_relocations_size, &slots)) &&
 	    read_slots(source, image, dynamic->relocations, dynamic->relocations_size, &slots)) {
-		if (slots.count)
-			qsort(slots.entries, slots.count, sizeof(*slots.entries), compare_slots);
+		vector_sort(&slots, compare_slots);
 		status = slots.count ? scan_segments(&scan) : GP_OK;
 	}
-	free(slots.entries);
-	if (status == GP_ERR_NO_MEMORY)
-		return error_set(error, status, "no memory for the file's symbols");
-	if (status != GP_OK)
-		return error_set(error, status, "more than %u symbols, or names too long",
-				 SYMBOL_TABLE_LIMIT);
-	return GP_OK;
+	vector_deinit(&slots);
+	return symbol_table_error(status, error);
 }

@@ -107,17 +107,35 @@ static struct elf_symbol take_symbol(struct cursor *cursor, bool is_64)
 	return symbol;
 }
 
-/* The letter of nm(1), 0 for what names nothing in memory. By segments, because the headers of
- * sections are often not available. */
+bool elf_symbol_is_named(unsigned info, unsigned section)
+{
+	unsigned type = ELF64_ST_TYPE(info);
+
+	return (type == STT_FUNC || type == STT_NOTYPE || type == STT_OBJECT ||
+		type == STT_GNU_IFUNC) &&
+	       section != SHN_UNDEF && section < SHN_LORESERVE;
+}
+
+char elf_symbol_kind(unsigned info, bool executable, bool writable, bool zeroed)
+{
+	bool local = ELF64_ST_BIND(info) == STB_LOCAL;
+	bool weak = ELF64_ST_BIND(info) == STB_WEAK;
+
+	if (executable && ELF64_ST_TYPE(info) != STT_OBJECT)
+		return weak ? 'W' : local ? 't' : 'T';
+	if (weak)
+		return 'V';
+	if (zeroed)
+		return local ? 'b' : 'B';
+	if (writable)
+		return local ? 'd' : 'D';
+	return local ? 'r' : 'R';
+}
+
+/* By segments, because the headers of sections are often not available. */
 static char symbol_kind(const struct elf_image *image, const struct elf_symbol *symbol)
 {
-	unsigned type = ELF64_ST_TYPE(symbol->info);
-	bool local = ELF64_ST_BIND(symbol->info) == STB_LOCAL;
-	bool weak = ELF64_ST_BIND(symbol->info) == STB_WEAK;
-
-	if (type != STT_FUNC && type != STT_NOTYPE && type != STT_OBJECT && type != STT_GNU_IFUNC)
-		return 0;
-	if (symbol->section == SHN_UNDEF || symbol->section >= SHN_LORESERVE)
+	if (!elf_symbol_is_named(symbol->info, symbol->section))
 		return 0;
 	for (unsigned i = 0; i < image->segment_count; i++) {
 		const struct elf_segment *segment = &image->segments[i];
@@ -125,15 +143,9 @@ static char symbol_kind(const struct elf_image *image, const struct elf_symbol *
 		if (symbol->address < segment->address ||
 		    symbol->address - segment->address >= segment->memory_size)
 			continue;
-		if (segment->executable && type != STT_OBJECT)
-			return weak ? 'W' : local ? 't' : 'T';
-		if (weak)
-			return 'V';
-		if (!segment->writable)
-			return local ? 'r' : 'R';
-		if (symbol->address - segment->address >= segment->file_size)
-			return local ? 'b' : 'B';
-		return local ? 'd' : 'D';
+		return elf_symbol_kind(symbol->info, segment->executable, segment->writable,
+				       segment->writable && symbol->address - segment->address >=
+								    segment->file_size);
 	}
 	return 0;
 }
@@ -144,7 +156,6 @@ static gp_status_t add_symbol(struct reader *self, const struct strings *strings
 	char kind = symbol_kind(self->image, symbol);
 	const char *name;
 	size_t length;
-	gp_status_t status;
 
 	if (!kind)
 		return GP_OK;
@@ -155,13 +166,9 @@ static gp_status_t add_symbol(struct reader *self, const struct strings *strings
 	}
 	if (length == 0)
 		return GP_OK;
-	status = symbol_table_add(&self->table, symbol->address, symbol->size, kind, name, length);
-	if (status == GP_ERR_NO_MEMORY)
-		return error_set(error, status, "no memory for the file's symbols");
-	if (status != GP_OK)
-		return error_set(error, status, "more than %u symbols, or names too long",
-				 SYMBOL_TABLE_LIMIT);
-	return GP_OK;
+	return symbol_table_error(
+		symbol_table_add(&self->table, symbol->address, symbol->size, kind, name, length),
+		error);
 }
 
 /* Reads the symbols of `entries` with their names in `names`. */

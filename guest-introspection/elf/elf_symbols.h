@@ -10,6 +10,12 @@
 #include "guest-introspection/elf/elf_image.h"
 #include "guest-introspection/elf/symbol_table.h"
 
+/* Whether a symbol names something that may be in memory: by its st_info and st_shndx. */
+bool elf_symbol_is_named(unsigned info, unsigned section);
+
+/* The letter of nm(1) for one that does. `zeroed`: the file has no bytes of it. */
+char elf_symbol_kind(unsigned info, bool executable, bool writable, bool zeroed);
+
 struct elf_symbols_result {
 	bool full;    /* .symtab was there: static functions too */
 	bool dynamic; /* dynamic symbols were read */

@@ -2,6 +2,8 @@
 
 #include "base/cleanup.h"
 #include "base/hexadecimal.h"
+#include "base/sorting.h"
+#include "base/vector.h"
 
 #define PAGE_SIZE 4096u
 /* Two numbers and the longest name. */
@@ -16,12 +18,8 @@ struct line {
 };
 
 struct reader {
-	struct line *lines;
-	size_t count;
-	size_t capacity;
-	char *names;
-	size_t names_size;
-	size_t names_capacity;
+	VECTOR(struct line) lines;
+	struct text_vector names;
 	/* The line that is being read, and whether it is to be dropped: it is too long, or its
 	 * beginning is not there. */
 	char line[LINE_LIMIT];
@@ -42,30 +40,6 @@ static bool take_number(const char **at, const char *end, uint64_t *value)
 	return true;
 }
 
-/* Room for one more line and its name. */
-static bool make_room(struct reader *self, size_t name_size)
-{
-	if (self->count == self->capacity) {
-		size_t capacity = self->capacity * 2 + 256;
-		struct line *larger = realloc(self->lines, capacity * sizeof(*larger));
-
-		if (!larger)
-			return false;
-		self->lines = larger;
-		self->capacity = capacity;
-	}
-	if (self->names_capacity - self->names_size < name_size) {
-		size_t capacity = (self->names_size + name_size) * 2 + 4096;
-		char *larger = realloc(self->names, capacity);
-
-		if (!larger)
-			return false;
-		self->names = larger;
-		self->names_capacity = capacity;
-	}
-	return true;
-}
-
 static void take_line(struct reader *self)
 {
 	const char *at = self->line;
@@ -81,17 +55,12 @@ static void take_line(struct reader *self)
 	line.name_size = (uint32_t)(end - at);
 	if (line.name_size > SYMBOL_NAME_LIMIT)
 		line.name_size = SYMBOL_NAME_LIMIT;
-	if (self->count == PERF_MAP_LINES)
+	if (self->lines.count == PERF_MAP_LINES)
 		return;
-	if (!make_room(self, line.name_size)) {
-		self->failed = true;
-		return;
-	}
-	line.number = (uint32_t)self->count;
-	line.name = (uint32_t)self->names_size;
-	memcpy(self->names + self->names_size, at, line.name_size);
-	self->names_size += line.name_size;
-	self->lines[self->count++] = line;
+	line.number = (uint32_t)self->lines.count;
+	line.name = (uint32_t)self->names.count;
+	self->failed =
+		!vector_append(&self->names, at, line.name_size) || !vector_add(&self->lines, line);
 }
 
 static void take_bytes(struct reader *self, const char *bytes, size_t size)
@@ -132,8 +101,8 @@ static int compare_lines(const void *left, const void *right)
 	const struct line *b = right;
 
 	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return a->number < b->number ? -1 : a->number > b->number;
+		return compare_u64(a->start, b->start);
+	return compare_u64(a->number, b->number);
 }
 
 /* Leaves only lines that no later one overlaps. */
@@ -141,13 +110,13 @@ static void drop_replaced(struct reader *self)
 {
 	size_t kept = 0;
 
-	qsort(self->lines, self->count, sizeof(*self->lines), compare_lines);
-	for (size_t i = 0; i < self->count; i++) {
-		struct line line = self->lines[i];
+	vector_sort(&self->lines, compare_lines);
+	for (size_t i = 0; i < self->lines.count; i++) {
+		struct line line = self->lines.items[i];
 		bool replaced = false;
 
 		while (kept > 0 && !replaced) {
-			const struct line *before = &self->lines[kept - 1];
+			const struct line *before = &self->lines.items[kept - 1];
 
 			if (line.start - before->start >= before->size)
 				break;
@@ -157,9 +126,9 @@ static void drop_replaced(struct reader *self)
 				replaced = true;
 		}
 		if (!replaced)
-			self->lines[kept++] = line;
+			self->lines.items[kept++] = line;
 	}
-	self->count = kept;
+	self->lines.count = kept;
 }
 
 gp_status_t perf_map_read(const struct file_source *source, uint64_t size, struct symbol_table *out,
@@ -172,19 +141,19 @@ gp_status_t perf_map_read(const struct file_source *source, uint64_t size, struc
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for names of generated code");
 	symbol_table_init(&table);
 	read_lines(reader, source, size);
-	if (reader->count)
-		drop_replaced(reader);
-	for (size_t i = 0; i < reader->count && !reader->failed; i++) {
-		const struct line *line = &reader->lines[i];
-		gp_status_t status = symbol_table_add(&table, line->start, line->size, 't',
-						      reader->names + line->name, line->name_size);
+	drop_replaced(reader);
+	for (size_t i = 0; i < reader->lines.count && !reader->failed; i++) {
+		const struct line *line = &reader->lines.items[i];
+		gp_status_t status =
+			symbol_table_add(&table, line->start, line->size, 't',
+					 reader->names.items + line->name, line->name_size);
 
 		if (status == GP_ERR_OUT_OF_RANGE)
 			break;
 		reader->failed = status != GP_OK;
 	}
-	free(reader->lines);
-	free(reader->names);
+	vector_deinit(&reader->lines);
+	vector_deinit(&reader->names);
 	if (reader->failed) {
 		symbol_table_deinit(&table);
 		return error_set(error, GP_ERR_NO_MEMORY, "no memory for names of generated code");

@@ -44,6 +44,15 @@ gp_status_t symbol_table_reserve(struct symbol_table *table, size_t count, size_
 	return status;
 }
 
+/* Room for `wanted`, and some more when it has to grow. */
+static size_t room_for(size_t wanted, size_t capacity, size_t spare, size_t limit)
+{
+	if (wanted <= capacity)
+		return capacity;
+	wanted += wanted / 2 + spare;
+	return wanted < limit ? wanted : limit;
+}
+
 gp_status_t symbol_table_add(struct symbol_table *table, uint64_t start, uint64_t size, char kind,
 			     const char *name, size_t length)
 {
@@ -54,26 +63,26 @@ gp_status_t symbol_table_add(struct symbol_table *table, uint64_t start, uint64_
 	if (length > SYMBOL_NAME_LIMIT || count > SYMBOL_TABLE_LIMIT ||
 	    names_size > SYMBOL_ARENA_LIMIT)
 		return GP_ERR_OUT_OF_RANGE;
-	if (count > table->capacity) {
-		count += count / 2 + 64;
-		status = symbol_table_reserve(
-			table, count < SYMBOL_TABLE_LIMIT ? count : SYMBOL_TABLE_LIMIT, 0);
-		if (status != GP_OK)
-			return status;
-	}
-	if (names_size > table->names_capacity) {
-		size_t room = names_size + names_size / 2 + 1024;
-
-		status = symbol_table_reserve(
-			table, 0, room < SYMBOL_ARENA_LIMIT ? room : SYMBOL_ARENA_LIMIT);
-		if (status != GP_OK)
-			return status;
-	}
+	status = symbol_table_reserve(
+		table, room_for(count, table->capacity, 64, SYMBOL_TABLE_LIMIT),
+		room_for(names_size, table->names_capacity, 1024, SYMBOL_ARENA_LIMIT));
+	if (status != GP_OK)
+		return status;
 	table->entries[table->count++] = (struct symbol_entry){
 		.start = start, .size = size, .name = (uint32_t)table->names_size, .kind = kind};
 	memcpy(table->names + table->names_size, name, length);
 	table->names[table->names_size + length] = 0;
 	table->names_size = names_size;
+	return GP_OK;
+}
+
+gp_status_t symbol_table_error(gp_status_t status, struct error *error)
+{
+	if (status == GP_ERR_NO_MEMORY)
+		return error_set(error, status, "no memory for the file's symbols");
+	if (status != GP_OK)
+		return error_set(error, status, "more than %u symbols, or names too long",
+				 SYMBOL_TABLE_LIMIT);
 	return GP_OK;
 }
 

@@ -56,6 +56,9 @@ gp_status_t symbol_table_reserve(struct symbol_table *table, size_t count, size_
 gp_status_t symbol_table_add(struct symbol_table *table, uint64_t start, uint64_t size, char kind,
 			     const char *name, size_t length);
 
+/* The text for what symbol_table_add() returned when it read a file. GP_OK stays. */
+gp_status_t symbol_table_error(gp_status_t status, struct error *error);
+
 /* Sorts, drops unsized labels inside a sized function, and gives every symbol a size. All names
  * of one address stay; which one comes first depends on the names alone, not on the order
  * of adding: text, global, weak, local; fewest leading underscores; alphabet. */

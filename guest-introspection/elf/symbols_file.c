@@ -1,6 +1,7 @@
 #include "guest-introspection/elf/symbols_file.h"
 
 #include "base/hexadecimal.h"
+#include "guest-introspection/elf/elf_symbols.h"
 
 #include <gelf.h>
 #include <libelf.h>
@@ -8,14 +9,6 @@
 
 #define SECTION_LIMIT 65536
 #define SEGMENT_LIMIT 65536
-
-static gp_status_t add_failed(gp_status_t status, struct error *error)
-{
-	if (status == GP_ERR_NO_MEMORY)
-		return error_set(error, status, "no memory for the file's symbols");
-	return error_set(error, status, "more than %u symbols, or names too long",
-			 SYMBOL_TABLE_LIMIT);
-}
 
 /* What to add to the file's addresses. */
 static gp_status_t elf_bias(Elf *elf, struct symbols_base base, uint64_t *bias, struct error *error)
@@ -55,30 +48,18 @@ static gp_status_t elf_bias(Elf *elf, struct symbols_base base, uint64_t *bias, 
 /* The letter of nm(1) for a symbol, 0 for one that names nothing in memory. */
 static char symbol_kind(Elf *elf, const GElf_Sym *symbol)
 {
-	unsigned type = GELF_ST_TYPE(symbol->st_info);
-	bool local = GELF_ST_BIND(symbol->st_info) == STB_LOCAL;
-	bool weak = GELF_ST_BIND(symbol->st_info) == STB_WEAK;
 	Elf_Scn *section;
 	GElf_Shdr header;
 
-	if (type != STT_FUNC && type != STT_NOTYPE && type != STT_OBJECT && type != STT_GNU_IFUNC)
-		return 0;
-	if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx >= SHN_LORESERVE)
+	if (!elf_symbol_is_named(symbol->st_info, symbol->st_shndx))
 		return 0;
 	section = elf_getscn(elf, symbol->st_shndx);
 	if (!section || !gelf_getshdr(section, &header) || !(header.sh_flags & SHF_ALLOC))
 		return 0;
 	if (header.sh_flags & SHF_TLS) /* an offset, not an address */
 		return 0;
-	if ((header.sh_flags & SHF_EXECINSTR) && type != STT_OBJECT)
-		return weak ? 'W' : local ? 't' : 'T';
-	if (weak)
-		return 'V';
-	if (header.sh_type == SHT_NOBITS)
-		return local ? 'b' : 'B';
-	if (header.sh_flags & SHF_WRITE)
-		return local ? 'd' : 'D';
-	return local ? 'r' : 'R';
+	return elf_symbol_kind(symbol->st_info, header.sh_flags & SHF_EXECINSTR,
+			       header.sh_flags & SHF_WRITE, header.sh_type == SHT_NOBITS);
 }
 
 static gp_status_t read_elf_section(Elf *elf, Elf_Scn *section, uint64_t bias,
@@ -95,7 +76,7 @@ static gp_status_t read_elf_section(Elf *elf, Elf_Scn *section, uint64_t bias,
 	entry = gelf_fsize(elf, ELF_T_SYM, 1, EV_CURRENT);
 	count = entry ? data->d_size / entry : 0;
 	if (count > SYMBOL_TABLE_LIMIT)
-		return add_failed(GP_ERR_OUT_OF_RANGE, error);
+		return symbol_table_error(GP_ERR_OUT_OF_RANGE, error);
 	for (size_t i = 1; i < count; i++) {
 		GElf_Sym symbol;
 		const char *name;
@@ -119,7 +100,7 @@ static gp_status_t read_elf_section(Elf *elf, Elf_Scn *section, uint64_t bias,
 		status = symbol_table_add(table, symbol.st_value + bias, symbol.st_size, kind, name,
 					  length);
 		if (status != GP_OK)
-			return add_failed(status, error);
+			return symbol_table_error(status, error);
 	}
 	return GP_OK;
 }
@@ -228,7 +209,7 @@ static gp_status_t read_text(const char *text, size_t size, struct symbols_base 
 			status = symbol_table_add(table, symbol.start, symbol.size, symbol.kind,
 						  symbol.name, length);
 			if (status != GP_OK)
-				return add_failed(status, error);
+				return symbol_table_error(status, error);
 		}
 		at = next;
 	}

@@ -97,9 +97,9 @@ static struct eh_frame_rule rule_at(unsigned offset)
 {
 	struct eh_frame_rule rule = {0};
 
-	for (size_t i = 0; i < builder->row_count; i++)
-		if (builder->rows[i] >> 32 <= CODE - BASE + offset)
-			rule = builder->rules[(uint16_t)builder->rows[i]];
+	for (size_t i = 0; i < builder->rows.count; i++)
+		if (builder->rows.items[i] >> 32 <= CODE - BASE + offset)
+			rule = builder->rules.items[(uint16_t)builder->rows.items[i]];
 	return rule;
 }
 
@@ -178,7 +178,7 @@ Test(eh_frame, every_way_to_advance)
 	BUILD(0x04, 0xff, 0xff, 0xff, 0xff, 0x0e, 16);
 	check_call(CODE_SIZE - 1, GUEST_RSP, 8);
 	cr_expect_eq(rule_at(CODE_SIZE).kind, EH_FRAME_NO_RULE);
-	cr_expect_eq(builder->row_count, 2);
+	cr_expect_eq(builder->rows.count, 2);
 	/* set_loc, whose address is in the FDEs' encoding. */
 	start_over();
 	put_cie("zR", &encoding, 1);
@@ -355,7 +355,7 @@ Test(eh_frame, augmentations)
 	fde = size;
 	put_fde(0, NULL, 0);
 	cr_expect_not(add(fde));
-	cr_expect_eq(builder->row_count, 0);
+	cr_expect_eq(builder->rows.count, 0);
 	/* Data that say they are longer than the record. */
 	start_over();
 	put_cie("zR", &encoding, 1);
