@@ -40,21 +40,17 @@ bool fxt_argument_get_u64(const struct fxt_event *event, const char *name, uint6
 	if (!argument)
 		return false;
 	switch (argument->type) {
+	case FXT_ARGUMENT_I32:
 	case FXT_ARGUMENT_U32:
+		if (argument->type == FXT_ARGUMENT_I32 && argument->i32 < 0)
+			return false;
 		*value = argument->u32;
 		return true;
-	case FXT_ARGUMENT_U64:
-		*value = argument->u64;
-		return true;
-	case FXT_ARGUMENT_I32:
-		if (argument->i32 < 0)
-			return false;
-		*value = (uint64_t)argument->i32;
-		return true;
 	case FXT_ARGUMENT_I64:
-		if (argument->i64 < 0)
+	case FXT_ARGUMENT_U64:
+		if (argument->type == FXT_ARGUMENT_I64 && argument->i64 < 0)
 			return false;
-		*value = (uint64_t)argument->i64;
+		*value = argument->u64;
 		return true;
 	default:
 		return false;

@@ -166,6 +166,14 @@ static inline uint64_t fxt_header_words(uint64_t header)
 							 : fxt_bits(header, 4, 15);
 }
 
+/* The header of a blob of `words` words whose name is in the string table. */
+static inline uint64_t fxt_blob_header(enum fxt_string_index name, enum fxt_blob_type type,
+				       size_t words)
+{
+	return fxt_header_with_size(fxt_header(FXT_TYPE_BLOB), words) | (uint64_t)name << 16 |
+	       (uint64_t)(words - 1) * 8 << 32 | (uint64_t)type << 48;
+}
+
 /* Words that `bytes` take when padded. Does not overflow for any size_t. */
 static inline size_t fxt_words(size_t bytes)
 {

@@ -33,12 +33,6 @@ static size_t encode_entries(const struct fxt_symbol *symbols, size_t count, uin
 	return used;
 }
 
-static uint64_t blob_header(enum fxt_string_index name, size_t used)
-{
-	return fxt_header_with_size(fxt_header(FXT_TYPE_BLOB), used) | (uint64_t)name << 16 |
-	       (uint64_t)(used - 1) * 8 << 32 | (uint64_t)FXT_BLOB_DATA << 48;
-}
-
 size_t fxt_symbols_encode(const struct fxt_symbol *symbols, size_t count, uint64_t *words,
 			  size_t capacity, size_t *taken)
 {
@@ -46,7 +40,7 @@ size_t fxt_symbols_encode(const struct fxt_symbol *symbols, size_t count, uint64
 
 	if (done == 0)
 		return 0;
-	words[0] = blob_header(FXT_STRING_SYMBOLS, used);
+	words[0] = fxt_blob_header(FXT_STRING_SYMBOLS, FXT_BLOB_DATA, used);
 	*taken = done;
 	return used;
 }
@@ -60,7 +54,7 @@ size_t fxt_process_symbols_encode(const struct fxt_process_symbols *process,
 
 	if (capacity < 1 + PROCESS_WORDS || (count && !done))
 		return 0;
-	words[0] = blob_header(FXT_STRING_PROCESS_SYMBOLS, used);
+	words[0] = fxt_blob_header(FXT_STRING_PROCESS_SYMBOLS, FXT_BLOB_DATA, used);
 	words[1] = process->process;
 	words[2] = process->address_space;
 	words[FXT_PROCESS_SYMBOLS_VALID_FROM] = process->valid_from;

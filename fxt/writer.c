@@ -11,13 +11,13 @@ struct output {
 	bool failed;
 };
 
-static struct output output_begin(uint64_t *words, size_t capacity, uint64_t header)
+static struct output output_begin(uint64_t *words, size_t capacity, enum fxt_record_type type)
 {
 	return (struct output){
 		.words = words,
 		.capacity = capacity < FXT_RECORD_WORDS_MAX ? capacity : FXT_RECORD_WORDS_MAX,
 		.used = 1,
-		.header = header,
+		.header = fxt_header(type),
 		.failed = capacity == 0,
 	};
 }
@@ -54,7 +54,7 @@ static void put_bytes(struct output *output, const void *bytes, size_t size)
 	output->used += count;
 }
 
-/* The 16 bits that stand for a string in a header. */
+/* The 16 bits that stand for a string in a header; put_inline() follows. */
 static uint64_t string_ref(struct output *output, const struct fxt_string *string)
 {
 	if (string->index > FXT_STRING_INDEX_MAX ||
@@ -67,14 +67,41 @@ static uint64_t string_ref(struct output *output, const struct fxt_string *strin
 	return string->length != 0 ? FXT_STRING_REF_INLINE | string->length : 0;
 }
 
-static void put_string(struct output *output, const struct fxt_string *string)
+static void put_inline(struct output *output, const struct fxt_string *string)
 {
 	if (string->index == 0)
 		put_bytes(output, string->text, string->length);
 }
 
-static void put_thread(struct output *output, const struct fxt_thread_ref *thread)
+/* What fits into bits [first..last] of the header. */
+static void put_bits(struct output *output, unsigned first, unsigned last, uint64_t value)
 {
+	if (value != fxt_bits(value, 0, last - first))
+		output->failed = true;
+	output->header |= value << first;
+}
+
+/* These set their part of the header, from bit `first` on, and put what follows it. */
+
+static void put_string(struct output *output, unsigned first, const struct fxt_string *string)
+{
+	output->header |= string_ref(output, string) << first;
+	put_inline(output, string);
+}
+
+/* Text that is always inline; the header has its length. */
+static void put_text(struct output *output, unsigned first, unsigned last,
+		     const struct fxt_string *text)
+{
+	if (text->index != 0)
+		output->failed = true;
+	put_bits(output, first, last, text->length);
+	put_bytes(output, text->text, text->length);
+}
+
+static void put_thread(struct output *output, unsigned first, const struct fxt_thread_ref *thread)
+{
+	output->header |= (uint64_t)thread->index << first;
 	if (thread->index != 0)
 		return;
 	writer_put(output, thread->process);
@@ -87,7 +114,7 @@ static void put_argument(struct output *output, const struct fxt_argument *argum
 	uint64_t header = (uint64_t)argument->type | string_ref(output, &argument->name) << 16;
 
 	writer_put(output, 0); /* the header, once the size is known */
-	put_string(output, &argument->name);
+	put_inline(output, &argument->name);
 	switch (argument->type) {
 	case FXT_ARGUMENT_NULL:
 		break;
@@ -107,7 +134,7 @@ static void put_argument(struct output *output, const struct fxt_argument *argum
 		break;
 	case FXT_ARGUMENT_STRING:
 		header |= string_ref(output, &argument->string) << 32;
-		put_string(output, &argument->string);
+		put_inline(output, &argument->string);
 		break;
 	case FXT_ARGUMENT_BLOB:
 		header |= (uint64_t)argument->blob.size << 32;
@@ -121,16 +148,10 @@ static void put_argument(struct output *output, const struct fxt_argument *argum
 		output->words[start] = fxt_header_with_size(header, output->used - start);
 }
 
-/* The count as a header holds it; the arguments themselves follow with put_arguments(). */
-static uint64_t argument_count(struct output *output, size_t count)
+static void put_arguments(struct output *output, unsigned first,
+			  const struct fxt_argument *arguments, size_t count)
 {
-	if (count > FXT_ARGUMENTS_MAX)
-		output->failed = true;
-	return count & FXT_ARGUMENTS_MAX;
-}
-
-static void put_arguments(struct output *output, const struct fxt_argument *arguments, size_t count)
-{
+	put_bits(output, first, first + 3, count);
 	for (size_t i = 0; i < count && !output->failed; i++)
 		put_argument(output, &arguments[i]);
 }
@@ -143,46 +164,43 @@ size_t fxt_encode_magic(uint64_t *words, size_t capacity)
 	return 1;
 }
 
-static uint64_t metadata_header(enum fxt_metadata_type type, uint32_t id)
+static struct output metadata_begin(enum fxt_metadata_type type, uint32_t id, uint64_t *words,
+				    size_t capacity)
 {
-	return fxt_header(FXT_TYPE_METADATA) | (uint64_t)type << 16 | (uint64_t)id << 20;
+	struct output output = output_begin(words, capacity, FXT_TYPE_METADATA);
+
+	output.header |= (uint64_t)type << 16 | (uint64_t)id << 20;
+	return output;
 }
 
 size_t fxt_encode_provider_info(const struct fxt_provider_info *info, uint64_t *words,
 				size_t capacity)
 {
-	struct output output = output_begin(words, capacity,
-					    metadata_header(FXT_METADATA_PROVIDER_INFO, info->id));
+	struct output output =
+		metadata_begin(FXT_METADATA_PROVIDER_INFO, info->id, words, capacity);
 
-	if (info->name.index != 0 || info->name.length > FXT_NAME_BYTES_MAX)
-		return 0;
-	output.header |= (uint64_t)info->name.length << 52;
-	put_bytes(&output, info->name.text, info->name.length);
+	put_text(&output, 52, 59, &info->name);
 	return output_end(&output);
 }
 
 size_t fxt_encode_provider_section(uint32_t id, uint64_t *words, size_t capacity)
 {
-	struct output output =
-		output_begin(words, capacity, metadata_header(FXT_METADATA_PROVIDER_SECTION, id));
+	struct output output = metadata_begin(FXT_METADATA_PROVIDER_SECTION, id, words, capacity);
 
 	return output_end(&output);
 }
 
 size_t fxt_encode_provider_event(uint32_t id, uint8_t event, uint64_t *words, size_t capacity)
 {
-	struct output output =
-		output_begin(words, capacity, metadata_header(FXT_METADATA_PROVIDER_EVENT, id));
+	struct output output = metadata_begin(FXT_METADATA_PROVIDER_EVENT, id, words, capacity);
 
-	if (event > 0xf)
-		return 0;
-	output.header |= (uint64_t)event << 52;
+	put_bits(&output, 52, 55, event);
 	return output_end(&output);
 }
 
 size_t fxt_encode_initialization(uint64_t ticks_per_second, uint64_t *words, size_t capacity)
 {
-	struct output output = output_begin(words, capacity, fxt_header(FXT_TYPE_INITIALIZATION));
+	struct output output = output_begin(words, capacity, FXT_TYPE_INITIALIZATION);
 
 	if (ticks_per_second == 0)
 		return 0;
@@ -192,23 +210,22 @@ size_t fxt_encode_initialization(uint64_t ticks_per_second, uint64_t *words, siz
 
 size_t fxt_encode_string(const struct fxt_string_entry *entry, uint64_t *words, size_t capacity)
 {
-	struct output output = output_begin(words, capacity, fxt_header(FXT_TYPE_STRING));
+	struct output output = output_begin(words, capacity, FXT_TYPE_STRING);
 
-	if (entry->index == 0 || entry->index > FXT_STRING_INDEX_MAX || entry->text.index != 0 ||
-	    entry->text.length > FXT_STRING_BYTES_MAX)
+	if (entry->index == 0)
 		return 0;
-	output.header |= (uint64_t)entry->index << 16 | (uint64_t)entry->text.length << 32;
-	put_bytes(&output, entry->text.text, entry->text.length);
+	put_bits(&output, 16, 30, entry->index);
+	put_text(&output, 32, 46, &entry->text);
 	return output_end(&output);
 }
 
 size_t fxt_encode_thread(const struct fxt_thread_entry *entry, uint64_t *words, size_t capacity)
 {
-	struct output output = output_begin(words, capacity, fxt_header(FXT_TYPE_THREAD));
+	struct output output = output_begin(words, capacity, FXT_TYPE_THREAD);
 
 	if (entry->index == 0)
 		return 0;
-	output.header |= (uint64_t)entry->index << 16;
+	put_bits(&output, 16, 23, entry->index);
 	writer_put(&output, entry->process);
 	writer_put(&output, entry->thread);
 	return output_end(&output);
@@ -216,20 +233,16 @@ size_t fxt_encode_thread(const struct fxt_thread_entry *entry, uint64_t *words, 
 
 size_t fxt_encode_event(const struct fxt_event *event, uint64_t *words, size_t capacity)
 {
-	struct output output = output_begin(words, capacity, fxt_header(FXT_TYPE_EVENT));
+	struct output output = output_begin(words, capacity, FXT_TYPE_EVENT);
 
 	if (event->type > FXT_EVENT_FLOW_END)
 		return 0;
-	output.header |= (uint64_t)event->type << 16;
-	output.header |= argument_count(&output, event->argument_count) << 20;
-	output.header |= (uint64_t)event->thread.index << 24;
-	output.header |= string_ref(&output, &event->category) << 32;
-	output.header |= string_ref(&output, &event->name) << 48;
+	put_bits(&output, 16, 19, event->type);
 	writer_put(&output, event->timestamp);
-	put_thread(&output, &event->thread);
-	put_string(&output, &event->category);
-	put_string(&output, &event->name);
-	put_arguments(&output, event->arguments, event->argument_count);
+	put_thread(&output, 24, &event->thread);
+	put_string(&output, 32, &event->category);
+	put_string(&output, 48, &event->name);
+	put_arguments(&output, 20, event->arguments, event->argument_count);
 	if (fxt_event_has_extra(event->type))
 		writer_put(&output, event->extra);
 	return output_end(&output);
@@ -237,13 +250,11 @@ size_t fxt_encode_event(const struct fxt_event *event, uint64_t *words, size_t c
 
 size_t fxt_encode_blob(const struct fxt_blob *blob, uint64_t *words, size_t capacity)
 {
-	struct output output = output_begin(words, capacity, fxt_header(FXT_TYPE_BLOB));
+	struct output output = output_begin(words, capacity, FXT_TYPE_BLOB);
 
-	if (blob->size > FXT_STRING_BYTES_MAX)
-		return 0;
-	output.header |= string_ref(&output, &blob->name) << 16;
-	output.header |= (uint64_t)blob->size << 32 | (uint64_t)blob->type << 48;
-	put_string(&output, &blob->name);
+	put_string(&output, 16, &blob->name);
+	put_bits(&output, 32, 46, blob->size);
+	put_bits(&output, 48, 55, blob->type);
 	put_bytes(&output, blob->payload, blob->size);
 	return output_end(&output);
 }
@@ -251,56 +262,55 @@ size_t fxt_encode_blob(const struct fxt_blob *blob, uint64_t *words, size_t capa
 size_t fxt_encode_kernel_object(const struct fxt_kernel_object *object, uint64_t *words,
 				size_t capacity)
 {
-	struct output output = output_begin(words, capacity, fxt_header(FXT_TYPE_KERNEL_OBJECT));
+	struct output output = output_begin(words, capacity, FXT_TYPE_KERNEL_OBJECT);
 
-	output.header |= (uint64_t)object->type << 16;
-	output.header |= string_ref(&output, &object->name) << 24;
-	output.header |= argument_count(&output, object->argument_count) << 40;
+	put_bits(&output, 16, 23, object->type);
 	writer_put(&output, object->koid);
-	put_string(&output, &object->name);
-	put_arguments(&output, object->arguments, object->argument_count);
+	put_string(&output, 24, &object->name);
+	put_arguments(&output, 40, object->arguments, object->argument_count);
 	return output_end(&output);
+}
+
+static struct output scheduling_begin(enum fxt_scheduling_type type, uint16_t cpu,
+				      uint64_t timestamp, uint64_t *words, size_t capacity)
+{
+	struct output output = output_begin(words, capacity, FXT_TYPE_SCHEDULING);
+
+	output.header |= (uint64_t)cpu << 20 | (uint64_t)type << 60;
+	writer_put(&output, timestamp);
+	return output;
 }
 
 size_t fxt_encode_context_switch(const struct fxt_context_switch *event, uint64_t *words,
 				 size_t capacity)
 {
-	struct output output = output_begin(words, capacity, fxt_header(FXT_TYPE_SCHEDULING));
+	struct output output = scheduling_begin(FXT_SCHEDULING_CONTEXT_SWITCH, event->cpu,
+						event->timestamp, words, capacity);
 
-	if (event->outgoing_state > 0xf)
-		return 0;
-	output.header |= argument_count(&output, event->argument_count) << 16;
-	output.header |= (uint64_t)event->cpu << 20 | (uint64_t)event->outgoing_state << 36 |
-			 (uint64_t)FXT_SCHEDULING_CONTEXT_SWITCH << 60;
-	writer_put(&output, event->timestamp);
+	put_bits(&output, 36, 39, event->outgoing_state);
 	writer_put(&output, event->outgoing);
 	writer_put(&output, event->incoming);
-	put_arguments(&output, event->arguments, event->argument_count);
+	put_arguments(&output, 16, event->arguments, event->argument_count);
 	return output_end(&output);
 }
 
 size_t fxt_encode_wakeup(const struct fxt_wakeup *event, uint64_t *words, size_t capacity)
 {
-	struct output output = output_begin(words, capacity, fxt_header(FXT_TYPE_SCHEDULING));
+	struct output output = scheduling_begin(FXT_SCHEDULING_WAKEUP, event->cpu, event->timestamp,
+						words, capacity);
 
-	output.header |= argument_count(&output, event->argument_count) << 16;
-	output.header |= (uint64_t)event->cpu << 20 | (uint64_t)FXT_SCHEDULING_WAKEUP << 60;
-	writer_put(&output, event->timestamp);
 	writer_put(&output, event->thread);
-	put_arguments(&output, event->arguments, event->argument_count);
+	put_arguments(&output, 16, event->arguments, event->argument_count);
 	return output_end(&output);
 }
 
 size_t fxt_encode_log(const struct fxt_log *log, uint64_t *words, size_t capacity)
 {
-	struct output output = output_begin(words, capacity, fxt_header(FXT_TYPE_LOG));
+	struct output output = output_begin(words, capacity, FXT_TYPE_LOG);
 
-	if (log->text.index != 0 || log->text.length > FXT_STRING_BYTES_MAX)
-		return 0;
-	output.header |= (uint64_t)log->text.length << 16 | (uint64_t)log->thread.index << 32;
 	writer_put(&output, log->timestamp);
-	put_thread(&output, &log->thread);
-	put_bytes(&output, log->text.text, log->text.length);
+	put_thread(&output, 32, &log->thread);
+	put_text(&output, 16, 30, &log->text);
 	return output_end(&output);
 }
 
@@ -308,11 +318,11 @@ static struct output profiler_begin(enum fxt_profiler_type type,
 				    const struct fxt_thread_ref *thread, uint64_t timestamp,
 				    uint64_t *words, size_t capacity)
 {
-	struct output output = output_begin(words, capacity, fxt_header(FXT_TYPE_PROFILER));
+	struct output output = output_begin(words, capacity, FXT_TYPE_PROFILER);
 
-	output.header |= (uint64_t)type << 16 | (uint64_t)thread->index << 20;
+	put_bits(&output, 16, 19, type);
 	writer_put(&output, timestamp);
-	put_thread(&output, thread);
+	put_thread(&output, 20, thread);
 	return output;
 }
 
@@ -321,13 +331,9 @@ size_t fxt_encode_module(const struct fxt_module *module, uint64_t *words, size_
 	struct output output = profiler_begin(FXT_PROFILER_MODULE, &module->thread,
 					      module->timestamp, words, capacity);
 
-	if (module->name.index != 0 || module->name.length > FXT_NAME_BYTES_MAX ||
-	    module->build_id.index != 0 || module->build_id.length > FXT_NAME_BYTES_MAX)
-		return 0;
-	output.header |= (uint64_t)module->id << 28 | (uint64_t)module->name.length << 44 |
-			 (uint64_t)module->build_id.length << 52;
-	put_bytes(&output, module->name.text, module->name.length);
-	put_bytes(&output, module->build_id.text, module->build_id.length);
+	put_bits(&output, 28, 43, module->id);
+	put_text(&output, 44, 51, &module->name);
+	put_text(&output, 52, 59, &module->build_id);
 	return output_end(&output);
 }
 
@@ -336,9 +342,8 @@ size_t fxt_encode_mmap(const struct fxt_mmap *mapping, uint64_t *words, size_t c
 	struct output output = profiler_begin(FXT_PROFILER_MMAP, &mapping->thread,
 					      mapping->timestamp, words, capacity);
 
-	if (mapping->flags > 7)
-		return 0;
-	output.header |= (uint64_t)mapping->module << 28 | (uint64_t)mapping->flags << 44;
+	put_bits(&output, 28, 43, mapping->module);
+	put_bits(&output, 44, 46, mapping->flags);
 	writer_put(&output, mapping->start);
 	writer_put(&output, mapping->range);
 	writer_put(&output, mapping->vaddr);
@@ -352,7 +357,7 @@ size_t fxt_encode_backtrace(const struct fxt_backtrace *backtrace, uint64_t *wor
 
 	if (backtrace->count > FXT_BACKTRACE_FRAMES_MAX)
 		return 0;
-	output.header |= (uint64_t)backtrace->count << 28;
+	put_bits(&output, 28, 35, backtrace->count);
 	put_bytes(&output, backtrace->frames, backtrace->count * sizeof(uint64_t));
 	return output_end(&output);
 }
@@ -398,28 +403,18 @@ size_t fxt_write_preamble(uint64_t *words, size_t capacity)
 	};
 	struct fxt_provider_info info = {.id = FXT_PROVIDER_ID,
 					 .name = fxt_text(FXT_PROVIDER_NAME)};
-	size_t used = 0, size;
+	size_t used = fxt_encode_magic(words, capacity), size = used;
 
-	size = fxt_encode_magic(words, capacity);
-	if (size == 0)
-		return 0;
-	used += size;
-	size = fxt_encode_provider_info(&info, words + used, capacity - used);
-	if (size == 0)
-		return 0;
-	used += size;
-	size = fxt_encode_initialization(FXT_TICKS_PER_SECOND, words + used, capacity - used);
-	if (size == 0)
-		return 0;
-	used += size;
-	for (size_t i = 0; i < ARRAY_SIZE(strings); i++) {
+	if (size)
+		used += size = fxt_encode_provider_info(&info, words + used, capacity - used);
+	if (size)
+		used += size = fxt_encode_initialization(FXT_TICKS_PER_SECOND, words + used,
+							 capacity - used);
+	for (size_t i = 0; size && i < ARRAY_SIZE(strings); i++) {
 		struct fxt_string_entry entry = {.index = (uint16_t)strings[i].index,
 						 .text = fxt_text(strings[i].text)};
 
-		size = fxt_encode_string(&entry, words + used, capacity - used);
-		if (size == 0)
-			return 0;
-		used += size;
+		used += size = fxt_encode_string(&entry, words + used, capacity - used);
 	}
-	return used;
+	return size ? used : 0;
 }
