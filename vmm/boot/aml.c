@@ -52,23 +52,18 @@ static void put_little_endian(struct aml *aml, uint64_t value, unsigned size)
 
 void aml_integer(struct aml *aml, uint64_t value)
 {
-	if (value == 0) {
-		put_byte(aml, ZERO_OP);
-	} else if (value == 1) {
-		put_byte(aml, ONE_OP);
-	} else if (value <= UINT8_MAX) {
-		put_byte(aml, BYTE_PREFIX);
-		put_little_endian(aml, value, 1);
-	} else if (value <= UINT16_MAX) {
-		put_byte(aml, WORD_PREFIX);
-		put_little_endian(aml, value, 2);
-	} else if (value <= UINT32_MAX) {
-		put_byte(aml, DWORD_PREFIX);
-		put_little_endian(aml, value, 4);
-	} else {
-		put_byte(aml, QWORD_PREFIX);
-		put_little_endian(aml, value, 8);
+	/* By the bytes that it takes, as a power of 2. */
+	static const uint8_t prefixes[] = {BYTE_PREFIX, WORD_PREFIX, DWORD_PREFIX, QWORD_PREFIX};
+	unsigned power = 0;
+
+	if (value <= 1) {
+		put_byte(aml, value ? ONE_OP : ZERO_OP);
+		return;
 	}
+	while (power < 3 && value >> (8u << power))
+		power++;
+	put_byte(aml, prefixes[power]);
+	put_little_endian(aml, value, 1u << power);
 }
 
 void aml_string(struct aml *aml, const char *text)
@@ -83,40 +78,31 @@ void aml_name(struct aml *aml, const char *segment)
 	aml_bytes(aml, segment, strlen(segment));
 }
 
-static struct aml_block begin(const struct aml *aml)
+/* The length goes between the operation and what its body begins with. */
+static struct aml_block begin(struct aml *aml, uint8_t operation, const void *first, size_t size)
 {
-	return (struct aml_block){aml->size};
+	struct aml_block block;
+
+	put_byte(aml, operation);
+	block.body = aml->size;
+	aml_bytes(aml, first, size);
+	return block;
 }
 
 struct aml_block aml_begin_scope(struct aml *aml, const char *path)
 {
-	struct aml_block block;
-
-	put_byte(aml, SCOPE_OP);
-	block = begin(aml);
-	aml_bytes(aml, path, strlen(path));
-	return block;
+	return begin(aml, SCOPE_OP, path, strlen(path));
 }
 
 struct aml_block aml_begin_device(struct aml *aml, const char *segment)
 {
-	struct aml_block block;
-
 	put_byte(aml, EXTENDED_PREFIX);
-	put_byte(aml, DEVICE_OP);
-	block = begin(aml);
-	aml_bytes(aml, segment, strlen(segment));
-	return block;
+	return begin(aml, DEVICE_OP, segment, strlen(segment));
 }
 
 struct aml_block aml_begin_package(struct aml *aml, uint8_t element_count)
 {
-	struct aml_block block;
-
-	put_byte(aml, PACKAGE_OP);
-	block = begin(aml);
-	put_byte(aml, element_count);
-	return block;
+	return begin(aml, PACKAGE_OP, &element_count, 1);
 }
 
 /* PkgLength (20.2.4) counts itself. One byte holds 6 bits; more bytes hold 4 bits, then
@@ -158,12 +144,8 @@ void aml_end(struct aml *aml, struct aml_block block)
 struct aml_block aml_begin_resources(struct aml *aml)
 {
 	static const uint8_t size_room[RESOURCES_SIZE_BYTES] = {WORD_PREFIX};
-	struct aml_block block;
 
-	put_byte(aml, BUFFER_OP);
-	block = begin(aml);
-	aml_bytes(aml, size_room, sizeof(size_room));
-	return block;
+	return begin(aml, BUFFER_OP, size_room, sizeof(size_room));
 }
 
 void aml_end_resources(struct aml *aml, struct aml_block block)
