@@ -1,6 +1,8 @@
 #include "vmm/boot/boot.h"
 
 #include "base/cleanup.h"
+#include "base/container.h"
+#include "base/io.h"
 #include "vmm/boot/multiboot.h"
 
 #include <asm/bootparam.h>
@@ -52,13 +54,7 @@ struct pvh_module {
 };
 _Static_assert(sizeof(struct pvh_module) == 32, "the size the specification gives");
 
-struct pvh_memory_range {
-	uint64_t address;
-	uint64_t size;
-	uint32_t type; /* as in e820 */
-	uint32_t reserved;
-};
-_Static_assert(sizeof(struct pvh_memory_range) == 24, "the size the specification gives");
+_Static_assert(sizeof(struct memory_range) == 24, "the size the specification gives");
 
 static uint64_t low_ram_end(uint64_t ram_size)
 {
@@ -177,41 +173,31 @@ static gp_status_t load_initrd(const struct boot_files *files, const struct gues
 			       uint64_t address, struct error *error)
 {
 	uint8_t *host = guest_ram_at(ram, gpa(address), files->initrd_size);
-	uint64_t done = 0;
 
 	if (!host)
 		return error_set(error, GP_ERR_NO_MEMORY, "the initrd does not fit into the guest");
-	while (done < files->initrd_size) {
-		ssize_t got = pread(files->initrd_fd, host + done, files->initrd_size - done,
-				    (off_t)done);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return error_set_errno(error, errno, "cannot read the initrd %s",
-					       files->initrd_path);
-		if (got == 0)
-			return error_set(error, GP_ERR_IO,
-					 "the initrd %s became shorter while it was read",
-					 files->initrd_path);
-		done += (uint64_t)got;
-	}
-	return GP_OK;
+	errno = 0;
+	if (io_read_at(files->initrd_fd, 0, host, files->initrd_size) == files->initrd_size)
+		return GP_OK;
+	if (errno)
+		return error_set_errno(error, errno, "cannot read the initrd %s",
+				       files->initrd_path);
+	return error_set(error, GP_ERR_IO, "the initrd %s became shorter while it was read",
+			 files->initrd_path);
 }
 
 static unsigned memory_ranges(uint64_t ram_size, struct memory_range ranges[MEMORY_RANGES_MAX])
 {
 	uint64_t low = low_ram_end(ram_size);
-	unsigned count = 0;
+	const struct memory_range all[MEMORY_RANGES_MAX] = {
+		{0, LOW_MEMORY_END, MEMORY_RANGE_RAM, 0},
+		{LOW_MEMORY_END, HIGH_MEMORY_START - LOW_MEMORY_END, MEMORY_RANGE_RESERVED, 0},
+		{HIGH_MEMORY_START, low - HIGH_MEMORY_START, MEMORY_RANGE_RAM, 0},
+		{GUEST_RAM_HOLE_END, ram_size - low, MEMORY_RANGE_RAM, 0},
+	};
+	unsigned count = ram_size > low ? 4 : 3;
 
-	ranges[count++] = (struct memory_range){0, LOW_MEMORY_END, MEMORY_RANGE_RAM};
-	ranges[count++] = (struct memory_range){LOW_MEMORY_END, HIGH_MEMORY_START - LOW_MEMORY_END,
-						MEMORY_RANGE_RESERVED};
-	ranges[count++] =
-		(struct memory_range){HIGH_MEMORY_START, low - HIGH_MEMORY_START, MEMORY_RANGE_RAM};
-	if (ram_size > low)
-		ranges[count++] =
-			(struct memory_range){GUEST_RAM_HOLE_END, ram_size - low, MEMORY_RANGE_RAM};
+	memcpy(ranges, all, count * sizeof(*all));
 	return count;
 }
 
@@ -261,11 +247,10 @@ static bool write_zero_page(const struct boot_files *files, const struct guest_r
 static bool write_start_info(const struct boot_files *files, const struct guest_ram *ram,
 			     uint64_t initrd, uint64_t acpi_rsdp)
 {
-	struct memory_range ranges[MEMORY_RANGES_MAX];
 	struct {
 		struct pvh_start_info info;
 		struct pvh_module module;
-		struct pvh_memory_range map[MEMORY_RANGES_MAX];
+		struct memory_range map[MEMORY_RANGES_MAX];
 	} block = {0};
 
 	block.info = (struct pvh_start_info){
@@ -278,12 +263,9 @@ static bool write_start_info(const struct boot_files *files, const struct guest_
 		.command_line = COMMAND_LINE_GPA,
 		.rsdp = acpi_rsdp,
 		.memory_map = START_INFO_GPA + ((uint8_t *)block.map - (uint8_t *)&block),
-		.memory_map_entries = memory_ranges(ram->size, ranges),
+		.memory_map_entries = memory_ranges(ram->size, block.map),
 	};
 	block.module = (struct pvh_module){.address = initrd, .size = files->initrd_size};
-	for (unsigned i = 0; i < block.info.memory_map_entries; i++)
-		block.map[i] = (struct pvh_memory_range){ranges[i].start, ranges[i].size,
-							 ranges[i].type, 0};
 	return guest_ram_write(ram, gpa(START_INFO_GPA), &block, sizeof(block));
 }
 
@@ -324,16 +306,19 @@ static bool write_firmware_entry(const struct guest_ram *ram)
  * ends. */
 static bool write_firmware_data(const struct guest_ram *ram)
 {
-	enum { COM1_AT = 0x00, EXTENDED_SEGMENT_AT = 0x0e, BASE_MEMORY_AT = 0x13 };
-	const uint16_t com1 = 0x3f8;
-	const uint16_t extended_segment = LOW_MEMORY_END >> 4;
-	const uint16_t base_memory_kib = LOW_MEMORY_END >> 10;
-	bool written = guest_ram_write(ram, gpa(BIOS_DATA_GPA + COM1_AT), &com1, sizeof(com1));
+	static const struct {
+		uint16_t at, value;
+	} words[] = {
+		{0x00, 0x3f8},                /* COM1 */
+		{0x0e, LOW_MEMORY_END >> 4},  /* the extended data's segment */
+		{0x13, LOW_MEMORY_END >> 10}, /* base memory in KiB */
+	};
+	bool written = true;
 
-	written &= guest_ram_write(ram, gpa(BIOS_DATA_GPA + EXTENDED_SEGMENT_AT), &extended_segment,
-				   sizeof(extended_segment));
-	return written && guest_ram_write(ram, gpa(BIOS_DATA_GPA + BASE_MEMORY_AT),
-					  &base_memory_kib, sizeof(base_memory_kib));
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		written &= guest_ram_write(ram, gpa(BIOS_DATA_GPA + words[i].at), &words[i].value,
+					   sizeof(words[i].value));
+	return written;
 }
 
 /* Tells the kernel of its command line, initrd and memory, as its protocol wants it, and says in
@@ -341,21 +326,16 @@ static bool write_firmware_data(const struct guest_ram *ram)
 static bool write_parameters(const struct boot_files *files, const struct guest_ram *ram,
 			     uint64_t initrd, uint64_t acpi_rsdp, struct boot_state *state)
 {
+	state->mode = files->kernel.kind == KERNEL_BZIMAGE ? BOOT_LONG_MODE : BOOT_PROTECTED_MODE;
 	switch (files->kernel.kind) {
 	case KERNEL_BZIMAGE:
-		state->mode = BOOT_LONG_MODE;
-		state->rsi = ZERO_PAGE_GPA;
-		return write_zero_page(files, ram, initrd, acpi_rsdp);
 	case KERNEL_BZIMAGE_32:
-		state->mode = BOOT_PROTECTED_MODE;
 		state->rsi = ZERO_PAGE_GPA;
 		return write_zero_page(files, ram, initrd, acpi_rsdp);
 	case KERNEL_PVH:
-		state->mode = BOOT_PROTECTED_MODE;
 		state->rbx = START_INFO_GPA;
 		return write_start_info(files, ram, initrd, acpi_rsdp);
 	case KERNEL_MULTIBOOT:
-		state->mode = BOOT_PROTECTED_MODE;
 		state->rax = MULTIBOOT_LOADER_MAGIC;
 		state->rbx = START_INFO_GPA;
 		return write_multiboot_facts(files, ram, initrd);

@@ -34,13 +34,15 @@ struct guest_ram {
 	uint64_t size; /* bytes, all regions */
 };
 
-/* A piece of the memory map that a guest is told; types as in e820 and ACPI 6.5, section 15. */
+/* A piece of the memory map that a guest is told; types as in e820 and ACPI 6.5, section 15. PVH's
+ * format (boot.c). */
 enum { MEMORY_RANGE_RAM = 1, MEMORY_RANGE_RESERVED = 2 };
 
 struct memory_range {
 	uint64_t start;
 	uint64_t size;
 	uint32_t type;
+	uint32_t reserved;
 };
 
 /* Reserves `size` bytes (a multiple of 4 KiB) of guest memory, untouched and zero. */
