@@ -118,13 +118,25 @@ static gp_status_t set_model_registers(const struct vcpu *vcpu, struct error *er
 	return GP_OK;
 }
 
+static gp_status_t set_first_registers(const struct vcpu *vcpu, const struct boot_state *state,
+				       struct error *error)
+{
+	struct kvm_sregs sregs;
+	struct kvm_regs regs;
+
+	if (ioctl(vcpu->fd, KVM_GET_SREGS, &sregs))
+		return error_set_errno(error, errno, "cannot read a vCPU's registers from KVM");
+	set_boot_registers(state, &regs, &sregs);
+	if (ioctl(vcpu->fd, KVM_SET_SREGS, &sregs) || ioctl(vcpu->fd, KVM_SET_REGS, &regs))
+		return error_set_errno(error, errno, "KVM refuses the first vCPU's registers");
+	return GP_OK;
+}
+
 gp_status_t vcpu_init(struct vcpu *vcpu, int vm_fd, unsigned index, size_t run_size,
 		      bool has_sync_registers, const struct cpuid_table *cpuid,
 		      const struct boot_state *state, const struct vcpu_environment *environment,
 		      struct error *error)
 {
-	struct kvm_sregs sregs;
-	struct kvm_regs regs;
 	gp_status_t status;
 
 	*vcpu = (struct vcpu){
@@ -141,34 +153,17 @@ gp_status_t vcpu_init(struct vcpu *vcpu, int vm_fd, unsigned index, size_t run_s
 	if (vcpu->run == MAP_FAILED) {
 		vcpu->run = NULL;
 		status = error_set_errno(error, errno, "cannot map vCPU %u's run page", index);
-		goto failed;
-	}
-	if (ioctl(vcpu->fd, KVM_SET_CPUID2, cpuid)) {
+	} else if (ioctl(vcpu->fd, KVM_SET_CPUID2, cpuid)) {
 		status = error_set_errno(error, errno, "KVM refuses vCPU %u's CPUID", index);
-		goto failed;
+	} else {
+		status = set_model_registers(vcpu, error);
+		if (!status && index == 0)
+			status = set_first_registers(vcpu, state, error);
 	}
-	status = set_model_registers(vcpu, error);
 	if (status)
-		goto failed;
-	if (index == 0) {
-		if (ioctl(vcpu->fd, KVM_GET_SREGS, &sregs)) {
-			status = error_set_errno(error, errno,
-						 "cannot read a vCPU's registers from KVM");
-			goto failed;
-		}
-		set_boot_registers(state, &regs, &sregs);
-		if (ioctl(vcpu->fd, KVM_SET_SREGS, &sregs) ||
-		    ioctl(vcpu->fd, KVM_SET_REGS, &regs)) {
-			status = error_set_errno(error, errno,
-						 "KVM refuses the first vCPU's registers");
-			goto failed;
-		}
-	}
-	if (has_sync_registers)
+		vcpu_deinit(vcpu);
+	else if (has_sync_registers)
 		vcpu->run->kvm_valid_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
-	return GP_OK;
-failed:
-	vcpu_deinit(vcpu);
 	return status;
 }
 

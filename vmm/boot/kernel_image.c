@@ -1,6 +1,8 @@
 #include "vmm/boot/kernel_image.h"
 
 #include "base/cleanup.h"
+#include "base/container.h"
+#include "base/io.h"
 #include "vmm/boot/multiboot.h"
 
 #include <asm/bootparam.h>
@@ -329,7 +331,7 @@ static gp_status_t refuse_other(const char *name, const uint8_t *bytes, size_t s
 {
 	if (multiboot_is_version_2(bytes, size))
 		return refuse_elf(name, bytes, size, error);
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (size >= others[i].offset + others[i].size &&
 		    !memcmp(bytes + others[i].offset, others[i].magic, others[i].size))
 			return error_set(error, GP_ERR_NOT_SUPPORTED, "%s is not a kernel but %s",
@@ -377,7 +379,7 @@ gp_status_t kernel_image_open(const char *path, struct kernel_image *image, stru
 	gp_status_t status;
 	struct stat file;
 	uint8_t *bytes;
-	size_t done = 0;
+	size_t size;
 
 	if (fd < 0)
 		return error_set_errno(error, errno, "cannot open the kernel %s", path);
@@ -390,27 +392,19 @@ gp_status_t kernel_image_open(const char *path, struct kernel_image *image, stru
 							: "empty");
 	/* A private copy: a file that somebody cuts while we read a mapping of it would end us
 	 * with SIGBUS. */
-	bytes = mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size = (size_t)file.st_size;
+	bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (bytes == MAP_FAILED)
 		return error_set_errno(error, errno, "no memory to read the kernel %s", path);
-	while (done < (size_t)file.st_size) {
-		ssize_t got = read(fd, bytes + done, (size_t)file.st_size - done);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0) {
-			status = got < 0 ? error_set_errno(error, errno, "cannot read %s", path)
-					 : error_set(error, GP_ERR_IO,
-						     "%s became shorter while it was read", path);
-			munmap(bytes, (size_t)file.st_size);
-			return status;
-		}
-		done += (size_t)got;
-	}
-	status = kernel_image_parse(path, bytes, done, image, error);
+	errno = 0;
+	if (io_read(fd, bytes, size) == size)
+		status = kernel_image_parse(path, bytes, size, image, error);
+	else if (errno)
+		status = error_set_errno(error, errno, "cannot read %s", path);
+	else
+		status = error_set(error, GP_ERR_IO, "%s became shorter while it was read", path);
 	if (status)
-		munmap(bytes, (size_t)file.st_size);
+		munmap(bytes, size);
 	return status;
 }
 
