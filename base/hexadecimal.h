@@ -36,4 +36,18 @@ static inline bool hexadecimal_take(const char **at, const char *end, uint64_t *
 	return true;
 }
 
+/* The same for a number in a line of several: a space has to follow. Moves *at behind all spaces
+ * there. */
+static inline bool hexadecimal_take_column(const char **at, const char *end, uint64_t *value)
+{
+	const char *behind = *at;
+
+	if (!hexadecimal_take(&behind, end, value) || behind == end || *behind != ' ')
+		return false;
+	while (behind < end && *behind == ' ')
+		behind++;
+	*at = behind;
+	return true;
+}
+
 #endif

@@ -462,17 +462,15 @@ bool fxt_reader_next(struct fxt_reader *reader, struct fxt_record *record)
 		result.provider = reader->provider->id;
 		switch (read_record(reader, &input, words[0], &result, &why)) {
 		case GOOD:
-			if (input.failed) {
-				reader->bad_records++;
-				note(reader, reader->offset, why);
-				break;
+			if (!input.failed) {
+				result.offset = reader->offset;
+				result.words = count;
+				reader->offset += count * sizeof(uint64_t);
+				reader->records++;
+				*record = result;
+				return true;
 			}
-			result.offset = reader->offset;
-			result.words = count;
-			reader->offset += count * sizeof(uint64_t);
-			reader->records++;
-			*record = result;
-			return true;
+			__attribute__((fallthrough));
 		case BAD:
 			reader->bad_records++;
 			note(reader, reader->offset, why);

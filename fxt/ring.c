@@ -77,14 +77,15 @@ static bool has_room(struct fxt_ring *ring, uint64_t produced, uint64_t bytes)
 	return ring->size - (produced - ring->consumed_seen) >= bytes;
 }
 
-static void drop(struct fxt_ring *ring, uint64_t bytes, uint64_t now)
+static void drop(struct fxt_ring *ring, uint64_t records, uint64_t bytes, uint64_t first,
+		 uint64_t last)
 {
 	if (ring->pending.records == 0)
-		ring->pending.first = now;
-	ring->pending.last = now;
-	ring->pending.records++;
+		ring->pending.first = first;
+	ring->pending.last = last;
+	ring->pending.records += records;
 	ring->pending.bytes += bytes;
-	ring_count(&ring->records_dropped, 1);
+	ring_count(&ring->records_dropped, records);
 	ring_count(&ring->bytes_dropped, bytes);
 }
 
@@ -131,11 +132,11 @@ bool fxt_ring_write(struct fxt_ring *ring, const uint64_t *record, size_t words,
 
 	if (words == 0 || words > FXT_RECORD_WORDS_MAX ||
 	    fxt_header_type(record[0]) == FXT_TYPE_LARGE || fxt_header_words(record[0]) != words) {
-		drop(ring, 0, now);
+		drop(ring, 1, 0, now, now);
 		return false;
 	}
 	if (!has_room(ring, produced, in_front + bytes)) {
-		drop(ring, bytes, now);
+		drop(ring, 1, bytes, now, now);
 		return false;
 	}
 	if (in_front != 0)
@@ -148,13 +149,8 @@ bool fxt_ring_write(struct fxt_ring *ring, const uint64_t *record, size_t words,
 
 void fxt_ring_count_drops(struct fxt_ring *ring, uint64_t records, uint64_t first, uint64_t last)
 {
-	if (records == 0)
-		return;
-	if (ring->pending.records == 0)
-		ring->pending.first = first;
-	ring->pending.last = last;
-	ring->pending.records += records;
-	ring_count(&ring->records_dropped, records);
+	if (records != 0)
+		drop(ring, records, 0, first, last);
 }
 
 bool fxt_ring_flush_drops(struct fxt_ring *ring)

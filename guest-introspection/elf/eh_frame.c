@@ -22,53 +22,30 @@ void eh_frame_deinit(struct eh_frame *table)
 	eh_frame_init(table);
 }
 
-/* A part of the file in a buffer, whole pages, as far as it is available. */
 struct part {
-	struct eh_frame_bytes view;
-	uint8_t *bytes;
-	uint8_t *missing;
-	bool holes;
+	struct elf_bytes bytes;
+	struct eh_frame_bytes view; /* of them */
 };
 
 static void part_deinit(struct part *part)
 {
-	free(part->bytes);
-	free(part->missing);
+	elf_bytes_deinit(&part->bytes);
 }
 
-/* Reads [offset, end) and what comes before it on its page. */
+/* Reads [offset, end). */
 static gp_status_t part_read(const struct file_source *source, uint64_t address, uint64_t offset,
 			     uint64_t end, struct part *out)
 {
-	uint64_t before = offset % EH_FRAME_PAGE;
-	uint64_t start = offset - before;
-	size_t size = (size_t)(end - start);
-	size_t done = 0;
-	struct part part = {.bytes = calloc(1, size),
-			    .missing = calloc(1, size / EH_FRAME_PAGE + 1)};
+	struct elf_bytes *bytes = &out->bytes;
+	gp_status_t status = elf_bytes_read(source, (struct elf_part){offset, end - offset}, bytes);
 
-	if (!part.bytes || !part.missing) {
-		part_deinit(&part);
-		return GP_ERR_NO_MEMORY;
-	}
-	while (done < size) {
-		size_t step =
-			file_source_read(source, start + done, part.bytes + done, size - done);
-
-		done += step;
-		if (done == size)
-			break;
-		/* Not available: go on with the next page. */
-		part.missing[done / EH_FRAME_PAGE] = 1;
-		part.holes = true;
-		done = (done / EH_FRAME_PAGE + 1) * EH_FRAME_PAGE;
-	}
-	part.view = (struct eh_frame_bytes){.bytes = part.bytes,
-					    .size = size,
-					    .address = address - before,
-					    .missing = part.holes ? part.missing : NULL};
-	*out = part;
-	return GP_OK;
+	if (status == GP_OK)
+		out->view =
+			(struct eh_frame_bytes){.bytes = bytes->bytes,
+						.size = bytes->size,
+						.address = address - bytes->start,
+						.missing = bytes->holes ? bytes->missing : NULL};
+	return status;
 }
 
 /* The end in the file of the segment that `offset` lies in. */
@@ -158,7 +135,7 @@ static gp_status_t read_header(const struct file_source *source, const struct el
 	if (status != GP_OK)
 		return status;
 	cursor = cursor_over(header.part.view.bytes, header.part.view.size);
-	cursor_seek(&cursor, (size_t)(offset % EH_FRAME_PAGE));
+	cursor_seek(&cursor, (size_t)(offset % ELF_PAGE));
 	cursor_copy(&cursor, encodings, sizeof(encodings));
 	header.frames_known =
 		encodings[0] == 1 && eh_frame_read_address(&cursor, encodings[1],
@@ -187,8 +164,7 @@ static void add_indexed(struct eh_frame_builder *builder, const struct header *h
 		int32_t relative;
 		uint64_t offset;
 
-		if (index->missing && (index->missing[at / EH_FRAME_PAGE] ||
-				       index->missing[(at + 3) / EH_FRAME_PAGE]))
+		if (index->missing && !elf_bytes_available(index->missing, at, 4))
 			continue;
 		memcpy(&relative, index->bytes + at, sizeof(relative));
 		offset = header->address + (uint64_t)(int64_t)relative - bytes->address;
@@ -316,8 +292,8 @@ static gp_status_t read_by_search(const struct file_source *source, const struct
 	status = build(image, &part.view, start, NULL, out);
 	/* What was found may not be the first record: that one may lie in a page that is not there.
 	 */
-	for (size_t page = 0; status == GP_OK && page <= start / EH_FRAME_PAGE; page++)
-		if (part.missing[page])
+	for (size_t page = 0; status == GP_OK && page <= start / ELF_PAGE; page++)
+		if (part.bytes.missing[page])
 			out->complete = false;
 	part_deinit(&part);
 	return status;
@@ -338,7 +314,7 @@ static gp_status_t read_by_header(const struct file_source *source, const struct
 				     segment_end(image, offset, SECTION_LIMIT), &part)
 			 : GP_ERR_NOT_FOUND;
 	if (status == GP_OK) {
-		size_t start = (size_t)(offset % EH_FRAME_PAGE);
+		size_t start = (size_t)(offset % ELF_PAGE);
 
 		status = header.frames_known || is_first_cie(&part.view, start)
 				 ? build(image, &part.view, start, &header, out)

@@ -72,13 +72,7 @@ static int64_t multiply(int64_t left, int64_t right)
 
 static bool is_available(const struct eh_frame_bytes *bytes, size_t offset, size_t size)
 {
-	if (!bytes->missing || size == 0)
-		return true;
-	for (size_t page = offset / EH_FRAME_PAGE; page <= (offset + size - 1) / EH_FRAME_PAGE;
-	     page++)
-		if (bytes->missing[page])
-			return false;
-	return true;
+	return !bytes->missing || elf_bytes_available(bytes->missing, offset, size);
 }
 
 /* The record at `offset`: a cursor over all of `bytes` up to its end, behind the identity. */

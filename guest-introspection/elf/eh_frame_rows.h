@@ -11,12 +11,11 @@
 #include "base/error.h"
 #include "base/vector.h"
 #include "guest-introspection/elf/eh_frame_rules.h"
+#include "guest-introspection/elf/elf_image.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#define EH_FRAME_PAGE 4096u
 
 /* A part of a file as far as it is available, from a whole page on. */
 struct eh_frame_bytes {

@@ -21,23 +21,7 @@ enum operation {
 	OP_BREGX = 0x92,
 };
 
-uint64_t eh_frame_take_uleb(struct cursor *cursor)
-{
-	uint64_t value = 0;
-
-	for (unsigned shift = 0; shift < 70; shift += 7) {
-		uint8_t byte = cursor_u8(cursor);
-
-		if (shift < 64)
-			value |= (uint64_t)(byte & 0x7f) << shift;
-		if (!(byte & 0x80))
-			return value;
-	}
-	cursor->failed = true;
-	return 0;
-}
-
-int64_t eh_frame_take_sleb(struct cursor *cursor)
+static uint64_t take_leb128(struct cursor *cursor, bool is_signed)
 {
 	uint64_t value = 0;
 
@@ -48,12 +32,22 @@ int64_t eh_frame_take_sleb(struct cursor *cursor)
 			value |= (uint64_t)(byte & 0x7f) << shift;
 		if (byte & 0x80)
 			continue;
-		if (shift + 7 < 64 && byte & 0x40)
+		if (is_signed && shift + 7 < 64 && byte & 0x40)
 			value |= UINT64_MAX << (shift + 7);
-		return (int64_t)value;
+		return value;
 	}
 	cursor->failed = true;
 	return 0;
+}
+
+uint64_t eh_frame_take_uleb(struct cursor *cursor)
+{
+	return take_leb128(cursor, false);
+}
+
+int64_t eh_frame_take_sleb(struct cursor *cursor)
+{
+	return (int64_t)take_leb128(cursor, true);
 }
 
 bool eh_frame_read_address(struct cursor *cursor, uint8_t encoding, uint64_t position,

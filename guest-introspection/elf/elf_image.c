@@ -1,13 +1,13 @@
 #include "guest-introspection/elf/elf_image.h"
 
 #include <elf.h>
+#include <stdlib.h>
 
 /* A program has a dozen headers; this many fit its first page. */
 #define PROGRAM_HEADER_LIMIT 70u
 #define PROGRAM_HEADER_SIZE_MAX sizeof(Elf64_Phdr)
 #define NOTE_SEGMENT_LIMIT 8u
 #define NOTE_SIZE_LIMIT 4096u
-#define PAGE_SIZE 4096u
 
 _Static_assert(sizeof(Elf64_Ehdr) == 64 && sizeof(Elf64_Phdr) == 56, "System V ABI");
 _Static_assert(sizeof(Elf32_Ehdr) == 52 && sizeof(Elf32_Phdr) == 32, "System V ABI");
@@ -202,7 +202,7 @@ bool elf_image_bias(const struct elf_image *image, uint64_t start, uint64_t offs
 
 	for (unsigned i = 0; i < image->segment_count; i++) {
 		const struct elf_segment *segment = &image->segments[i];
-		uint64_t first = segment->offset & ~(uint64_t)(PAGE_SIZE - 1);
+		uint64_t first = segment->offset & ~(uint64_t)(ELF_PAGE - 1);
 
 		if (segment->file_size == 0 || offset < first ||
 		    offset >= segment->offset + segment->file_size)
@@ -230,4 +230,48 @@ bool elf_image_offset(const struct elf_image *image, uint64_t address, uint64_t 
 		}
 	}
 	return false;
+}
+
+void elf_bytes_deinit(struct elf_bytes *self)
+{
+	free(self->bytes);
+	free(self->missing);
+}
+
+gp_status_t elf_bytes_read(const struct file_source *source, struct elf_part part,
+			   struct elf_bytes *out)
+{
+	size_t start = (size_t)(part.offset % ELF_PAGE);
+	size_t size = start + (size_t)part.size;
+	struct elf_bytes read = {.bytes = calloc(1, size + 1),
+				 .size = size,
+				 .start = start,
+				 .missing = calloc(1, size / ELF_PAGE + 1)};
+
+	if (!read.bytes || !read.missing) {
+		elf_bytes_deinit(&read);
+		return GP_ERR_NO_MEMORY;
+	}
+	for (size_t done = 0; done < size;) {
+		done += file_source_read(source, part.offset - start + done, read.bytes + done,
+					 size - done);
+		if (done == size)
+			break;
+		/* Not available: go on with the next page. */
+		read.missing[done / ELF_PAGE] = 1;
+		read.holes = true;
+		done = (done / ELF_PAGE + 1) * ELF_PAGE;
+	}
+	*out = read;
+	return GP_OK;
+}
+
+bool elf_bytes_available(const uint8_t *missing, size_t offset, size_t size)
+{
+	if (size == 0)
+		return true;
+	for (size_t page = offset / ELF_PAGE; page <= (offset + size - 1) / ELF_PAGE; page++)
+		if (missing[page])
+			return false;
+	return true;
 }

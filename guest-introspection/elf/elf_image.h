@@ -3,8 +3,8 @@
  * libelf wants a whole file. In a guest's page cache there are some pages of it, most often the
  * headers and what is loaded; in a process's memory (the vDSO) there are no sections. So this reads
  * what it needs piece by piece from a struct file_source; every piece is copied once and the
- * copy is checked, every count is bounded. 64-bit and 32-bit x86. Nothing here allocates; any
- * thread.
+ * copy is checked, every count is bounded. 64-bit and 32-bit x86. Only elf_bytes_read() allocates;
+ * any thread.
  */
 #ifndef GUEST_INTROSPECTION_ELF_ELF_IMAGE_H
 #define GUEST_INTROSPECTION_ELF_ELF_IMAGE_H
@@ -66,6 +66,26 @@ gp_status_t elf_image_read(const struct file_source *source, struct elf_image *o
  * bytes (ELF specification, "Note Section"). Returns how many; 0: none, `build_id` untouched. */
 unsigned elf_find_build_id(const void *notes, size_t size, unsigned alignment, unsigned limit,
 			   uint8_t *build_id);
+
+#define ELF_PAGE 4096u
+
+/* A part of the file in memory, from the beginning of its first page on, as far as it is
+ * available. */
+struct elf_bytes {
+	uint8_t *bytes; /* what is not available is 0 */
+	size_t size;
+	size_t start;     /* where the part begins in them */
+	uint8_t *missing; /* one for each page: not available */
+	bool holes;       /* there is such a page */
+};
+
+/* GP_ERR_NO_MEMORY leaves `out` untouched. Allocates: the caller deinits. */
+gp_status_t elf_bytes_read(const struct file_source *source, struct elf_part part,
+			   struct elf_bytes *out);
+void elf_bytes_deinit(struct elf_bytes *self);
+
+/* Whether none of the pages of [offset, offset + size) is `missing`. */
+bool elf_bytes_available(const uint8_t *missing, size_t offset, size_t size);
 
 /* How much higher than the file says the image lies, in a process that maps its offset `offset` at
  * `start`: linear address = file's address + bias, modulo 2^64. Pages at the border of two segments

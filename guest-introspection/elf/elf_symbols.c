@@ -9,7 +9,6 @@
 #include <elf.h>
 
 #define STRINGS_LIMIT (64u << 20)
-#define PAGE_SIZE 4096u
 #define CHUNK_ENTRIES 170u /* of 24 bytes: about a page at a time */
 
 _Static_assert(sizeof(Elf64_Sym) == 24 && sizeof(Elf32_Sym) == 16, "System V ABI");
@@ -20,64 +19,21 @@ struct reader {
 	struct elf_symbols_result result;
 };
 
-/* A string table, as far as it is available: pages that are not stay unmarked. */
-struct strings {
-	char *bytes;
-	uint8_t *present; /* a byte for each page of the file */
-	size_t size;
-	size_t skew; /* where in its first page the table begins */
-};
-
-static void strings_deinit(struct strings *strings)
-{
-	free(strings->bytes);
-	free(strings->present);
-}
-
-static gp_status_t strings_read(struct strings *out, const struct reader *self,
-				struct elf_part part, struct error *error)
-{
-	size_t size = part.size < STRINGS_LIMIT ? (size_t)part.size : STRINGS_LIMIT;
-	size_t skew = (size_t)(part.offset % PAGE_SIZE);
-	struct strings strings = {.bytes = calloc(1, size + 1),
-				  .present = calloc(1, (skew + size) / PAGE_SIZE + 1),
-				  .size = size,
-				  .skew = skew};
-
-	if (!strings.bytes || !strings.present) {
-		strings_deinit(&strings);
-		return error_set(error, GP_ERR_NO_MEMORY, "no memory for the names of symbols");
-	}
-	for (size_t at = 0, step; at < size; at += step) {
-		step = PAGE_SIZE - (skew + at) % PAGE_SIZE;
-		if (step > size - at)
-			step = size - at;
-		strings.present[(skew + at) / PAGE_SIZE] =
-			file_source_read(self->source, part.offset + at, strings.bytes + at,
-					 step) == step;
-	}
-	*out = strings;
-	return GP_OK;
-}
-
 /* The string at `offset`; NULL when it is not wholly available. */
-static const char *strings_get(const struct strings *strings, uint64_t offset, size_t *length)
+static const char *strings_get(const struct elf_bytes *strings, uint64_t offset, size_t *length)
 {
 	const char *begin;
 	size_t room;
 
-	if (offset >= strings->size)
+	if (offset >= strings->size - strings->start)
 		return NULL;
-	begin = strings->bytes + offset;
+	offset += strings->start;
+	begin = (const char *)strings->bytes + offset;
 	room = strings->size - (size_t)offset;
 	*length = strnlen(begin, room < SYMBOL_NAME_LIMIT ? room : SYMBOL_NAME_LIMIT);
 	if (*length == room)
 		return NULL; /* cut */
-	for (size_t page = (strings->skew + offset) / PAGE_SIZE;
-	     page <= (strings->skew + offset + *length) / PAGE_SIZE; page++)
-		if (!strings->present[page])
-			return NULL;
-	return begin;
+	return elf_bytes_available(strings->missing, (size_t)offset, *length + 1) ? begin : NULL;
 }
 
 struct elf_symbol {
@@ -150,7 +106,7 @@ static char symbol_kind(const struct elf_image *image, const struct elf_symbol *
 	return 0;
 }
 
-static gp_status_t add_symbol(struct reader *self, const struct strings *strings,
+static gp_status_t add_symbol(struct reader *self, const struct elf_bytes *strings,
 			      const struct elf_symbol *symbol, struct error *error)
 {
 	char kind = symbol_kind(self->image, symbol);
@@ -178,15 +134,17 @@ static gp_status_t read_table(struct reader *self, struct elf_part entries, stru
 	bool is_64 = self->image->is_64;
 	size_t entry_size = is_64 ? sizeof(Elf64_Sym) : sizeof(Elf32_Sym);
 	uint64_t count = entries.size / entry_size;
-	struct strings strings = {0};
+	struct elf_bytes strings;
 	gp_status_t status;
 
 	if (count > SYMBOL_TABLE_LIMIT)
 		return error_set(error, GP_ERR_OUT_OF_RANGE, "more than %u symbols",
 				 SYMBOL_TABLE_LIMIT);
-	status = strings_read(&strings, self, names, error);
+	if (names.size > STRINGS_LIMIT)
+		names.size = STRINGS_LIMIT;
+	status = elf_bytes_read(self->source, names, &strings);
 	if (status != GP_OK)
-		return status;
+		return error_set(error, status, "no memory for the names of symbols");
 	for (uint64_t i = 0; status == GP_OK && i < count;) {
 		uint8_t bytes[CHUNK_ENTRIES * sizeof(Elf64_Sym)];
 		uint64_t left = count - i < CHUNK_ENTRIES ? count - i : CHUNK_ENTRIES;
@@ -204,7 +162,7 @@ static gp_status_t read_table(struct reader *self, struct elf_part entries, stru
 		if (got < left) {
 			/* Go on behind the page that is not there. */
 			uint64_t at = entries.offset + i * entry_size + size % entry_size;
-			uint64_t next = (at / PAGE_SIZE + 1) * PAGE_SIZE - entries.offset;
+			uint64_t next = (at / ELF_PAGE + 1) * ELF_PAGE - entries.offset;
 			uint64_t skipped = (next + entry_size - 1) / entry_size - i;
 
 			if (skipped > count - i)
@@ -213,7 +171,7 @@ static gp_status_t read_table(struct reader *self, struct elf_part entries, stru
 			i += skipped;
 		}
 	}
-	strings_deinit(&strings);
+	elf_bytes_deinit(&strings);
 	return status;
 }
 

@@ -28,16 +28,11 @@ struct reader {
 	bool failed; /* no memory */
 };
 
-/* With the spaces behind it. */
 static bool take_number(const char **at, const char *end, uint64_t *value)
 {
 	if (end - *at > 2 && (*at)[0] == '0' && ((*at)[1] == 'x' || (*at)[1] == 'X'))
 		*at += 2;
-	if (!hexadecimal_take(at, end, value) || *at == end || **at != ' ')
-		return false;
-	while (*at < end && **at == ' ')
-		++*at;
-	return true;
+	return hexadecimal_take_column(at, end, value);
 }
 
 static void take_line(struct reader *self)

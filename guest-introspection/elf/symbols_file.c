@@ -144,29 +144,16 @@ static gp_status_t read_elf(Elf *elf, struct symbols_base base, struct symbol_ta
 	return status;
 }
 
-/* A hexadecimal number at *at; moves behind it and the spaces after it. */
-static bool take_number(const char **at, const char *end, uint64_t *value)
-{
-	const char *behind = *at;
-
-	if (!hexadecimal_take(&behind, end, value) || behind == end || *behind != ' ')
-		return false;
-	while (behind < end && *behind == ' ')
-		behind++;
-	*at = behind;
-	return true;
-}
-
 /* "ADDRESS [SIZE] KIND NAME" */
 static bool parse_line(const char *at, const char *end, struct symbol *symbol, size_t *length)
 {
 	const char *stop;
 
 	symbol->size = 0;
-	if (!take_number(&at, end, &symbol->start))
+	if (!hexadecimal_take_column(&at, end, &symbol->start))
 		return false;
 	/* A kind is one character, which may be a digit of a number too: "b name". */
-	if (end - at >= 2 && at[1] != ' ' && !take_number(&at, end, &symbol->size))
+	if (end - at >= 2 && at[1] != ' ' && !hexadecimal_take_column(&at, end, &symbol->size))
 		return false;
 	if (end - at < 3 || at[1] != ' ' || at[0] <= ' ' || at[0] >= 0x7f)
 		return false;
