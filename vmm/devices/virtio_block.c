@@ -79,33 +79,26 @@ static bool range_is_valid(const struct virtio_block *block, uint64_t sector, ui
 	       size <= block->disk->size && sector <= (block->disk->size - size) / DISK_SECTOR_SIZE;
 }
 
-static enum request_status read_sectors(struct virtio_block *block, uint64_t sector,
-					const struct virtio_chain *chain, uint64_t size)
+/* Reads into, or writes from, `size` bytes of the chain. */
+static enum request_status transfer(struct virtio_block *block, const struct block_request *request,
+				    const struct virtio_chain *chain, uint64_t size)
 {
+	uint64_t offset = request->sector * DISK_SECTOR_SIZE;
+	bool write = request->type == REQUEST_WRITE, done;
 	unsigned count;
 
-	if (!range_is_valid(block, sector, size))
+	if ((write && block->disk->read_only) || !range_is_valid(block, request->sector, size))
 		return STATUS_IO_ERROR;
-	count = slice(chain->parts + chain->readable_count, chain->writable_count, 0, size,
-		      block->parts);
-	return disk_image_read(block->disk, sector * DISK_SECTOR_SIZE, block->parts, count)
-		       ? STATUS_OK
-		       : STATUS_IO_ERROR;
-}
-
-static enum request_status write_sectors(struct virtio_block *block, uint64_t sector,
-					 const struct virtio_chain *chain)
-{
-	uint64_t size = chain->readable_size - sizeof(struct block_request);
-	unsigned count;
-
-	if (block->disk->read_only || !range_is_valid(block, sector, size))
-		return STATUS_IO_ERROR;
-	count = slice(chain->parts, chain->readable_count, sizeof(struct block_request), size,
-		      block->parts);
-	return disk_image_write(block->disk, sector * DISK_SECTOR_SIZE, block->parts, count)
-		       ? STATUS_OK
-		       : STATUS_IO_ERROR;
+	if (write) {
+		count = slice(chain->parts, chain->readable_count, sizeof(*request), size,
+			      block->parts);
+		done = disk_image_write(block->disk, offset, block->parts, count);
+	} else {
+		count = slice(chain->parts + chain->readable_count, chain->writable_count, 0, size,
+			      block->parts);
+		done = disk_image_read(block->disk, offset, block->parts, count);
+	}
+	return done ? STATUS_OK : STATUS_IO_ERROR;
 }
 
 static enum request_status get_id(const struct virtio_block *block,
@@ -136,10 +129,10 @@ static uint32_t virtio_block_handle(void *device, unsigned queue, const struct v
 	if (virtio_chain_read(chain, 0, &request, sizeof(request)) != sizeof(request)) {
 		status = STATUS_IO_ERROR;
 	} else if (request.type == REQUEST_READ) {
-		status = read_sectors(block, request.sector, chain, size);
+		status = transfer(block, &request, chain, size);
 		filled = size;
 	} else if (request.type == REQUEST_WRITE) {
-		status = write_sectors(block, request.sector, chain);
+		status = transfer(block, &request, chain, chain->readable_size - sizeof(request));
 	} else if (request.type == REQUEST_FLUSH) {
 		status = disk_image_flush(block->disk) ? STATUS_OK : STATUS_IO_ERROR;
 	} else if (request.type == REQUEST_GET_ID) {
