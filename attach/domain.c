@@ -4,7 +4,6 @@
 #include "attach/proc_file.h"
 #include "attach/process_rights.h"
 #include "attach/vm_process.h"
-#include "base/cleanup.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -118,8 +117,7 @@ static gp_status_t search_command_lines(struct search *search, struct error *err
 static void search_pid_file(struct search *search, const char *directory, const char *within,
 			    const char *name)
 {
-	char path[512], text[32] = "";
-	AUTO_FCLOSE FILE *file = NULL;
+	char path[512];
 	struct vm_process process;
 	gp_status_t status;
 	uint64_t number;
@@ -127,11 +125,7 @@ static void search_pid_file(struct search *search, const char *directory, const 
 	if (!directory || strchr(name, '/') || !*name)
 		return;
 	snprintf(path, sizeof(path), "%s/libvirt/qemu/%s%.250s.pid", directory, within, name);
-	file = fopen(path, "re");
-	if (!file || !fgets(text, sizeof(text), file))
-		return;
-	text[strcspn(text, "\n")] = 0;
-	if (!proc_number(text, INT32_MAX, &number) ||
+	if (!proc_file_number(path, INT32_MAX, &number) ||
 	    !vm_process_identify(&process, search->places->proc, (pid_t)number) || *process.name ||
 	    *process.uuid)
 		return;
@@ -237,16 +231,14 @@ static gp_status_t no_process(const struct search *search, struct error *error)
 				 "domain '%s' is shut off (%s): 'virsh start %s' starts it",
 				 libvirt->domains[0].name, libvirt->domains[0].uri,
 				 libvirt->domains[0].name);
-	if (search->not_asked.status)
+	if (search->not_asked.status || (!libvirt->connections && *libvirt->unreachable))
 		return error_set(error, GP_ERR_NOT_FOUND,
-				 "no virtual machine is called '%s' (libvirt was not asked: %s); "
-				 "'guestprof ps' lists them",
-				 search->machine, search->not_asked.text);
-	if (!libvirt->connections && *libvirt->unreachable)
-		return error_set(error, GP_ERR_NOT_FOUND,
-				 "no virtual machine is called '%s' (libvirt does not answer: %s); "
-				 "'guestprof ps' lists them",
-				 search->machine, libvirt->unreachable);
+				 "no virtual machine is called '%s' (libvirt %s: %s); 'guestprof "
+				 "ps' lists them",
+				 search->machine,
+				 search->not_asked.status ? "was not asked" : "does not answer",
+				 search->not_asked.status ? search->not_asked.text
+							  : libvirt->unreachable);
 	return error_set(error, GP_ERR_NOT_FOUND,
 			 "no virtual machine is called '%s'; 'guestprof ps' and 'virsh list' list "
 			 "them",

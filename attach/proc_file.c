@@ -44,6 +44,17 @@ bool proc_number(const char *text, uint64_t most, uint64_t *value)
 	return true;
 }
 
+bool proc_file_number(const char *path, uint64_t most, uint64_t *value)
+{
+	AUTO_FCLOSE FILE *file = fopen(path, "re");
+	char text[32];
+
+	if (!file || !fgets(text, sizeof(text), file))
+		return false;
+	text[strcspn(text, "\n")] = 0;
+	return proc_number(text, most, value);
+}
+
 bool proc_field(const char *text, const char *name, int base, uint64_t *value)
 {
 	size_t length = strlen(name);

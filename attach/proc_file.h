@@ -15,6 +15,9 @@ size_t proc_read(const char *proc, pid_t pid, const char *name, char *text, size
 /* `text` is a decimal number of at most `most` and nothing else. */
 bool proc_number(const char *text, uint64_t most, uint64_t *value);
 
+/* The same of the first line of a file. */
+bool proc_file_number(const char *path, uint64_t most, uint64_t *value);
+
 /* The number after "`name`:" at the beginning of a line, in the given base. */
 bool proc_field(const char *text, const char *name, int base, uint64_t *value);
 

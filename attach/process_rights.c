@@ -1,7 +1,6 @@
 #include "attach/process_rights.h"
 
 #include "attach/proc_file.h"
-#include "base/cleanup.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -18,16 +17,11 @@
 
 static uint64_t yama_scope(const char *proc)
 {
-	char path[300], text[32] = "";
-	AUTO_FCLOSE FILE *file = NULL;
-	uint64_t scope = 0;
+	char path[300];
+	uint64_t scope = 0; /* a kernel without Yama */
 
 	snprintf(path, sizeof(path), "%s/sys/kernel/yama/ptrace_scope", proc);
-	file = fopen(path, "re");
-	if (!file || !fgets(text, sizeof(text), file))
-		return 0; /* a kernel without Yama */
-	text[strcspn(text, "\n")] = 0;
-	proc_number(text, 3, &scope);
+	proc_file_number(path, 3, &scope);
 	return scope;
 }
 
