@@ -13,6 +13,8 @@ void *vector_grow(void *items, size_t count, size_t *capacity, size_t more, size
 		wanted = doubled;
 	if (wanted < FIRST_BYTES / item_bytes)
 		wanted = FIRST_BYTES / item_bytes;
+	if (wanted > PTRDIFF_MAX / item_bytes) /* no object is larger; sanitizers end the program */
+		return NULL;
 	grown = reallocarray(items, wanted, item_bytes);
 	if (grown)
 		*capacity = wanted;
