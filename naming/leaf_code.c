@@ -157,21 +157,21 @@ static bool space_of(const struct leaf *leaf, struct address_space *space)
 static bool locate(const struct leaf_code *self, const struct leaf *leaf,
 		   const struct fxt_symbol *symbol, struct function *function)
 {
-	const struct linux_guest *view = self->namer->config.view;
+	const struct linux_guest *guest = self->namer->config.guest;
 
 	*function = (struct function){
 		.start = symbol->start, .size = symbol->size, .linear = symbol->start};
 	if (symbol->kind == FXT_SYMBOL_FILE) {
 		/* Tables of a Linux process may be another's by now. */
-		if (!view->missing.kernel.status &&
+		if (!guest->missing.kernel.status &&
 		    (leaf->user || leaf->address < GUEST_KERNEL_HALF))
 			return false;
 		return space_of(leaf, &function->space);
 	}
 	if (symbol->kind == FXT_SYMBOL_BOOT)
-		function->linear += view->kernel.text_base - view->kernel_physical;
+		function->linear += guest->kernel.text_base - guest->kernel_physical;
 	function->kernel_space = true;
-	function->space = view->kernel.space;
+	function->space = guest->kernel.space;
 	return true;
 }
 
@@ -237,14 +237,14 @@ void leaf_code_copy(struct leaf_code *self, bool again)
 
 	if (at == self->leaves.count || !self->waiting)
 		return;
-	/* Symbols lie in the view's tables. */
-	linux_guest_lock(self->namer->config.view);
+	/* Symbols lie in tables that the lock holds for. */
+	linux_guest_lock(self->namer->config.guest);
 	for (; at < self->leaves.count; at++)
 		if (!leaves[at].done && copy_leaf(self, &leaves[at])) {
 			leaves[at].done = true;
 			self->waiting--;
 		}
-	linux_guest_unlock(self->namer->config.view);
+	linux_guest_unlock(self->namer->config.guest);
 	self->looked = self->leaves.count;
 }
 
@@ -259,9 +259,9 @@ void leaf_code_finish(struct leaf_code *self, struct code_totals *totals)
 		struct function *function = &functions[i];
 
 		if (function->kernel_space) {
-			linux_guest_lock(self->namer->config.view);
-			function->space = self->namer->config.view->kernel.space;
-			linux_guest_unlock(self->namer->config.view);
+			linux_guest_lock(self->namer->config.guest);
+			function->space = self->namer->config.guest->kernel.space;
+			linux_guest_unlock(self->namer->config.guest);
 		}
 		copy_function(self, function);
 		totals->changed += function->changed;

@@ -46,16 +46,16 @@ static struct namer_address *add_address(struct namer *namer, enum address_kind 
  * often. */
 static bool is_unknown_code(const struct namer *namer, uint64_t address)
 {
-	struct linux_guest *view = namer->config.view;
+	struct linux_guest *guest = namer->config.guest;
 	struct symbol symbol;
 	bool module, unknown;
 
 	if (address < GUEST_KERNEL_HALF)
 		return false;
-	linux_guest_lock(view);
-	unknown = !view->missing.symbols.status &&
-		  !linux_guest_find_symbol(view, address, &symbol, &module);
-	linux_guest_unlock(view);
+	linux_guest_lock(guest);
+	unknown = !guest->missing.symbols.status &&
+		  !linux_guest_find_symbol(guest, address, &symbol, &module);
+	linux_guest_unlock(guest);
 	return unknown;
 }
 
@@ -106,20 +106,20 @@ bool namer_find(const struct namer *namer, enum address_kind kind, uint64_t addr
 		struct fxt_symbol *out)
 {
 	const struct namer_config *config = &namer->config;
-	const struct linux_guest *view = config->view;
-	uint64_t slide = view->kernel.text_base - view->kernel_physical;
+	const struct linux_guest *guest = config->guest;
+	uint64_t slide = guest->kernel.text_base - guest->kernel_physical;
 	uint32_t symbol_kind = FXT_SYMBOL_KERNEL;
 	struct symbol symbol;
 	bool found = false, module;
 
 	if (kind != ADDRESS_STARTUP && address >= GUEST_KERNEL_HALF) {
-		found = linux_guest_find_symbol(view, address, &symbol, &module);
+		found = linux_guest_find_symbol(guest, address, &symbol, &module);
 		if (found && module)
 			symbol_kind = FXT_SYMBOL_MODULE;
 	}
-	if (!found && kind == ADDRESS_STARTUP && view->kernel_physical &&
-	    address >= view->kernel_physical &&
-	    symbol_table_find(&view->symbols, address + slide, &symbol)) {
+	if (!found && kind == ADDRESS_STARTUP && guest->kernel_physical &&
+	    address >= guest->kernel_physical &&
+	    symbol_table_find(&guest->symbols, address + slide, &symbol)) {
 		/* The kernel's first steps, before it runs where it was linked to. */
 		symbol.start -= slide;
 		symbol_kind = FXT_SYMBOL_BOOT;
@@ -171,8 +171,8 @@ void namer_name(struct namer *namer,
 	struct fxt_symbol batch[SYMBOLS_PER_CALL];
 	size_t pending = 0;
 
-	/* Names lie in the view's tables until they are written. */
-	linux_guest_lock(namer->config.view);
+	/* Names lie in tables that the lock holds for until they are written. */
+	linux_guest_lock(namer->config.guest);
 	for (size_t i = 0; i < namer->addresses.count; i++) {
 		struct namer_address *at = &addresses[i];
 		enum address_kind kind = (enum address_kind)at->key.kind;
@@ -192,7 +192,7 @@ void namer_name(struct namer *namer,
 	}
 	if (pending)
 		write(context, batch, pending);
-	linux_guest_unlock(namer->config.view);
+	linux_guest_unlock(namer->config.guest);
 }
 
 void namer_count(const struct namer *namer, uint64_t *seen, uint64_t *unnamed)

@@ -28,7 +28,7 @@ static inline enum address_kind namer_address_kind(bool user, uint64_t address)
 }
 
 struct namer_config {
-	struct linux_guest *view;
+	struct linux_guest *guest;
 	/* Given by the user: they name any address they contain. Borrowed. */
 	const struct symbol_table *tables;
 	unsigned table_count;
@@ -60,8 +60,8 @@ void namer_name(struct namer *namer,
 		void (*write)(void *context, const struct fxt_symbol *symbols, size_t count),
 		void *context);
 
-/* The name of one address, as the samples have it. The view is locked, and `out` good until it is
- * unlocked. */
+/* The name of one address, as the samples have it. config.guest is locked, and `out` good until it
+ * is unlocked. */
 bool namer_find(const struct namer *namer, enum address_kind kind, uint64_t address,
 		struct fxt_symbol *out);
 

@@ -56,9 +56,9 @@ void user_look_destroy(struct user_look *self)
 	free(self);
 }
 
-bool user_look_begin(struct user_look *self, struct linux_guest *view)
+bool user_look_begin(struct user_look *self, struct linux_guest *guest)
 {
-	self->programs = linux_guest_programs(view);
+	self->programs = linux_guest_programs(guest);
 	return self->programs;
 }
 

@@ -16,7 +16,7 @@ struct user_look *user_look_create(void);
 void user_look_destroy(struct user_look *self);
 
 /* False: this guest's processes cannot be looked into (yet). */
-bool user_look_begin(struct user_look *self, struct linux_guest *view);
+bool user_look_begin(struct user_look *self, struct linux_guest *guest);
 
 /* Looks at `count` spaces with the addresses that wait in them. What was
  * found is in `words`, `named` and `replaced` of each. `clock_ns` is of the samples' clock;

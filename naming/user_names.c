@@ -15,7 +15,7 @@
 #define SKIPPED_NS (2 * NS_PER_SECOND) /* more than any wait */
 
 struct user_names {
-	struct linux_guest *view;
+	struct linux_guest *guest;
 	/* The learner's. */
 	struct user_look *look;
 	unsigned next_list; /* where the next look begins */
@@ -33,7 +33,7 @@ struct user_names {
 	} names[PROCESS_NAMES];
 };
 
-struct user_names *user_names_create(struct linux_guest *view)
+struct user_names *user_names_create(struct linux_guest *guest)
 {
 	struct user_names *self = calloc(1, sizeof(*self));
 
@@ -44,7 +44,7 @@ struct user_names *user_names_create(struct linux_guest *view)
 		free(self);
 		return NULL;
 	}
-	self->view = view;
+	self->guest = guest;
 	pthread_mutex_init(&self->lock, NULL);
 	return self;
 }
@@ -229,7 +229,7 @@ bool user_names_look(struct user_names *self)
 	uint64_t clock = boot_ns(), now = clock + self->skipped_ns;
 	struct user_space *due[SPACES_OF_A_LOOK];
 	unsigned count = 0;
-	bool can_look = user_look_begin(self->look, self->view);
+	bool can_look = user_look_begin(self->look, self->guest);
 
 	pthread_mutex_lock(&self->lock);
 	user_spaces_make_room(&self->spaces);

@@ -1,9 +1,8 @@
 /* Names of the functions that were sampled in user programs, from guest memory alone.
  *
- *   reader thread:  samples -> user_names_see_sample()      which address of which process, when
- *   learner thread: user_names_look()                       mmap events, files (DSOs), symbols;
- * slow reader thread:  user_names_write()                      symbol blobs, module and mmap
- * records
+ *   reader   user_names_see_sample()   which address of which process, when
+ *   learner  user_names_look()         mmap events, files (DSOs), symbols; slow
+ *   reader   user_names_write()        symbol blobs, module and mmap records
  *
  * An address space is one program in one process: process id, page tables, and from when on. Its
  * states, and those of an address that was sampled in it:
@@ -48,8 +47,8 @@
 
 struct user_names;
 
-/* NULL: no memory. `view` must outlive it. */
-struct user_names *user_names_create(struct linux_guest *view);
+/* NULL: no memory. `guest` must outlive it. */
+struct user_names *user_names_create(struct linux_guest *guest);
 void user_names_destroy(struct user_names *self);
 
 /* Reader thread. Remembers the user frames of a sample. True: of an address space that was not seen

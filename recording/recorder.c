@@ -49,7 +49,7 @@ struct recorder {
 
 	struct trace_output output; /* its problem is the recorder's */
 
-	struct linux_guest *view;
+	struct linux_guest *guest;
 	struct namer namer;
 	struct user_names *programs;
 	struct leaf_code *leaves;
@@ -228,9 +228,9 @@ static void *learner_main(void *argument)
 	while (!wait_for_stop(recorder, pace(recorder, LEARNER_BUSY_MILLISECONDS, spent), true)) {
 		uint64_t before = boot_ns(), after;
 
-		session_learn(recorder->config.session, recorder->view, NULL);
-		if (learned != atomic_load(&recorder->view->published)) {
-			learned = atomic_load(&recorder->view->published);
+		session_learn(recorder->config.session, recorder->guest, NULL);
+		if (learned != atomic_load(&recorder->guest->published)) {
+			learned = atomic_load(&recorder->guest->published);
 			note_news(recorder);
 		}
 		after = boot_ns();
@@ -254,9 +254,9 @@ static void write_rest(struct recorder *recorder)
 	struct code_totals kernel;
 
 	/* The last chance: the guest's memory is still there. */
-	session_learn_names(recorder->config.session, recorder->view);
-	trace_metadata_guest(&recorder->output, recorder->view);
-	trace_metadata_modules(&recorder->output, recorder->view, &recorder->namer);
+	session_learn_names(recorder->config.session, recorder->guest);
+	trace_metadata_guest(&recorder->output, recorder->guest);
+	trace_metadata_modules(&recorder->output, recorder->guest, &recorder->namer);
 	if (recorder->config.copies)
 		recorder->config.copies->patience_ms = LAST_PATIENCE_MILLISECONDS;
 	user_names_skip_waits(recorder->programs);
@@ -289,8 +289,8 @@ static void stop_reader(struct recorder *recorder)
 
 static void destroy(struct recorder *recorder)
 {
-	if (recorder->view && recorder->config.copies)
-		linux_guest_use_copies(recorder->view, NULL);
+	if (recorder->guest && recorder->config.copies)
+		linux_guest_use_copies(recorder->guest, NULL);
 	if (recorder->stop_fd >= 0)
 		close(recorder->stop_fd);
 	if (recorder->look_fd >= 0)
@@ -324,18 +324,18 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 	recorder->buffer_size = FIRST_BUFFER;
 	recorder->buffer = malloc(recorder->buffer_size);
 	recorder->log_words = malloc(GUEST_LOG_WAITING_WORDS * sizeof(*recorder->log_words));
-	names.view = sampler_target_guest(config->target);
-	recorder->programs = names.view ? user_names_create(names.view) : NULL;
-	recorder->leaves = names.view
-				   ? leaf_code_create(&recorder->namer, names.view->programs.memory,
-						      write_words, recorder)
-				   : NULL;
+	names.guest = sampler_target_guest(config->target);
+	recorder->programs = names.guest ? user_names_create(names.guest) : NULL;
+	recorder->leaves =
+		names.guest ? leaf_code_create(&recorder->namer, names.guest->programs.memory,
+					       write_words, recorder)
+			    : NULL;
 	namer_init(&recorder->namer, &names);
-	recorder->view = names.view;
+	recorder->guest = names.guest;
 	recorder->watch = (struct record_watch){.namer = &recorder->namer,
 						.leaves = recorder->leaves,
 						.programs = recorder->programs};
-	if (!guest_log_init(&recorder->log) || !recorder->log_words || !recorder->view ||
+	if (!guest_log_init(&recorder->log) || !recorder->log_words || !recorder->guest ||
 	    !recorder->buffer || !recorder->programs || !recorder->leaves) {
 		status = error_set(error, GP_ERR_NO_MEMORY, "no memory for a recorder");
 		goto failed;
@@ -355,7 +355,7 @@ gp_status_t recorder_start(const struct recorder_config *config, struct recorder
 		goto failed;
 	}
 	if (config->copies)
-		linux_guest_use_copies(recorder->view, config->copies);
+		linux_guest_use_copies(recorder->guest, config->copies);
 	trace_metadata_session(&recorder->output, &config->about, recorder->vcpu_count);
 	trace_output_flush(&recorder->output);
 	if (recorder->output.problem.status) {
@@ -398,7 +398,7 @@ void recorder_finish(struct recorder *recorder, const char *end_reason,
 		     struct recorder_summary *out)
 {
 	struct recorder_summary summary = {0};
-	struct linux_guest *view = recorder->view;
+	struct linux_guest *guest = recorder->guest;
 
 	stop_reader(recorder);
 	pthread_join(recorder->learner, NULL);
@@ -406,21 +406,21 @@ void recorder_finish(struct recorder *recorder, const char *end_reason,
 	write_log(recorder, &summary.console);
 	if (summary.console.lines || summary.console.lost)
 		trace_metadata_console(&recorder->output, &summary.console);
-	summary.panicked = linux_guest_panicked(view);
+	summary.panicked = linux_guest_panicked(guest);
 	trace_metadata_totals(&recorder->output, recorder->config.session, recorder->vcpu_count,
 			      summary.panicked ? "guest panic" : end_reason, &summary.totals);
 	trace_output_end(&recorder->output);
 	summary.file_bytes = recorder->output.offset;
-	linux_guest_lock(view);
-	summary.kernel_found = !view->missing.kernel.status;
-	summary.symbols_found = !view->missing.symbols.status;
-	summary.tasks_found = !view->missing.tasks.status;
-	memcpy(summary.banner, view->kernel.banner, sizeof(summary.banner));
-	summary.no_names = view->missing.symbols;
-	summary.no_tasks = view->missing.tasks;
-	summary.no_stacks = view->missing.stacks;
-	summary.no_programs = view->missing.programs;
-	linux_guest_unlock(view);
+	linux_guest_lock(guest);
+	summary.kernel_found = !guest->missing.kernel.status;
+	summary.symbols_found = !guest->missing.symbols.status;
+	summary.tasks_found = !guest->missing.tasks.status;
+	memcpy(summary.banner, guest->kernel.banner, sizeof(summary.banner));
+	summary.no_names = guest->missing.symbols;
+	summary.no_tasks = guest->missing.tasks;
+	summary.no_stacks = guest->missing.stacks;
+	summary.no_programs = guest->missing.programs;
+	linux_guest_unlock(guest);
 	summary.problem = recorder->output.problem;
 	namer_count(&recorder->namer, &summary.addresses, &summary.unnamed);
 	destroy(recorder);

@@ -29,7 +29,7 @@ struct recorder_config {
 	bool compress;         /* by gzip; what a killed recorder leaves is then a second older */
 
 	struct trace_session about;
-	struct namer_config names; /* but for the view: the recorder knows it */
+	struct namer_config names; /* but for the guest, which is the target's */
 
 	/* Where copies of the guest's programs are; NULL: nowhere. Asked by the learner thread, and
 	 * at the end by the one that ends the recorder. Borrowed. */

@@ -62,32 +62,32 @@ void trace_metadata_session(struct trace_output *output, const struct trace_sess
 
 /* The build id of the guest's kernel in hexadecimal, by which its debug information is found; ""
  * where it does not say. */
-static void read_build_id(const struct linux_guest *view, char text[2 * BUILD_ID_LIMIT + 1])
+static void read_build_id(const struct linux_guest *guest, char text[2 * BUILD_ID_LIMIT + 1])
 {
 	struct vmcoreinfo info;
 
 	*text = 0;
-	if (view->missing.symbols.status ||
-	    linux_vmcoreinfo_read(view->programs.memory, &view->kernel, &view->symbols, &info,
+	if (guest->missing.symbols.status ||
+	    linux_vmcoreinfo_read(guest->programs.memory, &guest->kernel, &guest->symbols, &info,
 				  NULL))
 		return;
 	for (uint32_t i = 0; i < info.build_id_size; i++)
 		snprintf(text + (size_t)2 * i, 3, "%02x", info.build_id[i]);
 }
 
-void trace_metadata_guest(struct trace_output *output, const struct linux_guest *view)
+void trace_metadata_guest(struct trace_output *output, const struct linux_guest *guest)
 {
-	const struct linux_kernel *kernel = &view->kernel;
+	const struct linux_kernel *kernel = &guest->kernel;
 	char build_id[2 * BUILD_ID_LIMIT + 1];
 
-	read_build_id(view, build_id);
+	read_build_id(guest, build_id);
 	const struct fxt_argument arguments[] = {
 		text_argument(FXT_GUEST_BANNER, kernel->banner),
 		fxt_argument_u64(FXT_GUEST_TEXT_BASE, kernel->text_base),
 		text_argument(FXT_GUEST_BUILD_ID, build_id),
 	};
 
-	if (!view->missing.kernel.status)
+	if (!guest->missing.kernel.status)
 		write_event(output, FXT_GUEST, FXT_VCPU_PROCESS, arguments, ARRAY_SIZE(arguments));
 }
 
@@ -103,12 +103,12 @@ void trace_metadata_console(struct trace_output *output, const struct guest_log_
 }
 
 /* A kernel module as Fuchsia's records for a mapping of code tell it: of process 0, at time 0. */
-static void write_module(struct trace_output *output, const struct linux_guest *view,
+static void write_module(struct trace_output *output, const struct linux_guest *guest,
 			 const struct linux_module *module, const struct linux_range *range,
 			 uint16_t id)
 {
 	uint8_t build_id[LINUX_MODULE_BUILD_ID_LIMIT];
-	unsigned size = linux_module_build_id(&view->module_layout, view->programs.memory, module,
+	unsigned size = linux_module_build_id(&guest->module_layout, guest->programs.memory, module,
 					      build_id);
 	const struct fxt_module record = {.id = id,
 					  .name = fxt_text(module->name),
@@ -121,10 +121,10 @@ static void write_module(struct trace_output *output, const struct linux_guest *
 	trace_output_words(output, words, fxt_encode_mmap(&mapping, words, ARRAY_SIZE(words)));
 }
 
-void trace_metadata_modules(struct trace_output *output, const struct linux_guest *view,
+void trace_metadata_modules(struct trace_output *output, const struct linux_guest *guest,
 			    const struct namer *namer)
 {
-	const struct linux_modules *modules = &view->modules;
+	const struct linux_modules *modules = &guest->modules;
 	uint16_t id = 0;
 
 	for (size_t i = 0; i < modules->count; i++) {
@@ -133,7 +133,7 @@ void trace_metadata_modules(struct trace_output *output, const struct linux_gues
 
 		for (int range = 0; range < 2; range++)
 			if (namer_has_seen(namer, ranges[range]->start, ranges[range]->size))
-				write_module(output, view, &modules->modules[i], ranges[range],
+				write_module(output, guest, &modules->modules[i], ranges[range],
 					     id++);
 	}
 }

@@ -29,10 +29,10 @@ void trace_metadata_session(struct trace_output *output, const struct trace_sess
 void trace_metadata_console(struct trace_output *output, const struct guest_log_totals *totals);
 
 /* The guest's kernel, if it was found. */
-void trace_metadata_guest(struct trace_output *output, const struct linux_guest *view);
+void trace_metadata_guest(struct trace_output *output, const struct linux_guest *guest);
 
 /* The kernel's modules that were sampled and are still there. */
-void trace_metadata_modules(struct trace_output *output, const struct linux_guest *view,
+void trace_metadata_modules(struct trace_output *output, const struct linux_guest *guest,
 			    const struct namer *namer);
 
 void trace_metadata_code(struct trace_output *output, const struct code_totals *kernel,

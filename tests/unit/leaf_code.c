@@ -18,7 +18,7 @@
 
 static uint8_t memory_bytes[MEMORY_BYTES];
 static struct buffer_memory memory;
-static struct linux_guest view;
+static struct linux_guest guest;
 static struct namer namer;
 static struct leaf_code *leaves;
 static uint64_t words[1 << 17];
@@ -51,17 +51,17 @@ static void set_up(void)
 		memory_bytes[PHYSICAL + i] = (uint8_t)(i * 31 + i / 4096);
 	for (uint64_t page = 0; page < TEXT_PAGES; page++)
 		map(page, 0);
-	view = (struct linux_guest){.programs.memory = &memory.memory};
-	pthread_mutex_init(&view.lock, NULL);
-	view.kernel.text_base = TEXT;
-	view.kernel.text_end = TEXT + TEXT_PAGES * 4096;
-	view.kernel.image_end = view.kernel.text_end;
-	view.kernel.space = address_space_at(0x1000, ADDRESSING_4_LEVEL);
-	add_symbol(&view.symbols, TEXT, 100, "short");
-	add_symbol(&view.symbols, TEXT + 4000, 200, "over_two_pages");
-	add_symbol(&view.symbols, TEXT + 8192, 20 * 4096, "long");
-	symbol_table_finish(&view.symbols);
-	namer_init(&namer, &(struct namer_config){.view = &view});
+	guest = (struct linux_guest){.programs.memory = &memory.memory};
+	pthread_mutex_init(&guest.lock, NULL);
+	guest.kernel.text_base = TEXT;
+	guest.kernel.text_end = TEXT + TEXT_PAGES * 4096;
+	guest.kernel.image_end = guest.kernel.text_end;
+	guest.kernel.space = address_space_at(0x1000, ADDRESSING_4_LEVEL);
+	add_symbol(&guest.symbols, TEXT, 100, "short");
+	add_symbol(&guest.symbols, TEXT + 4000, 200, "over_two_pages");
+	add_symbol(&guest.symbols, TEXT + 8192, 20 * 4096, "long");
+	symbol_table_finish(&guest.symbols);
+	namer_init(&namer, &(struct namer_config){.guest = &guest});
 	leaves = leaf_code_create(&namer, &memory.memory, keep, NULL);
 	cr_assert_not_null(leaves);
 	word_count = 0;
@@ -71,7 +71,7 @@ static void tear_down(void)
 {
 	leaf_code_destroy(leaves);
 	namer_deinit(&namer);
-	symbol_table_deinit(&view.symbols);
+	symbol_table_deinit(&guest.symbols);
 }
 
 TestSuite(leaf_code, .init = set_up, .fini = tear_down);
@@ -142,15 +142,15 @@ Test(leaf_code, a_function_is_copied_once_whole_and_unchanged)
 
 Test(leaf_code, what_has_no_name_yet_is_copied_when_it_has)
 {
-	struct symbol_table known = view.symbols;
+	struct symbol_table known = guest.symbols;
 	struct fxt_code code;
 
-	view.symbols = (struct symbol_table){0};
+	guest.symbols = (struct symbol_table){0};
 	see(TEXT + 50);
 	leaf_code_copy(leaves, false);
 	leaf_code_copy(leaves, true);
 	cr_assert_eq(word_count, 0);
-	view.symbols = known;
+	guest.symbols = known;
 	/* Only a second look takes what was in vain before. */
 	leaf_code_copy(leaves, false);
 	cr_assert_eq(word_count, 0);
@@ -243,7 +243,7 @@ Test(leaf_code, another_guests_code_is_read_where_its_samples_were)
 	struct symbol_table table = {0};
 	struct fxt_code code;
 
-	view.missing.kernel.status = GP_ERR_NOT_FOUND;
+	guest.missing.kernel.status = GP_ERR_NOT_FOUND;
 	add_symbol(&table, PHYSICAL + 8, 16, "flat");
 	symbol_table_finish(&table);
 	namer.config.tables = &table;
@@ -361,7 +361,7 @@ static void check_image(const char *name)
 				  image.image.cpu_count, NULL);
 	cr_assert(symbol_table_find_name(&image.symbols, "schedule", &running));
 	cr_assert(symbol_table_find_name(&image.symbols, "start_kernel", &freed));
-	namer_init(&names, &(struct namer_config){.view = sampler_target_guest(&fake.target)});
+	namer_init(&names, &(struct namer_config){.guest = sampler_target_guest(&fake.target)});
 	leaf_code_destroy(leaves);
 	leaves = leaf_code_create(&names, image.memory, keep, NULL);
 	word_count = 0;

@@ -15,7 +15,7 @@
 
 static struct tasks_image image;
 static struct fake_target fake;
-static struct linux_guest *view;
+static struct linux_guest *guest;
 static struct user_names *namer;
 static struct trace trace;
 static uint64_t *file;
@@ -82,9 +82,9 @@ static inline uint64_t peek(uint64_t address)
 /* Where a process's mappings hang: a maple tree, or the list before 6.1. */
 static inline uint64_t mappings_root(const struct thread *thread)
 {
-	return thread->mm + (view->programs.mappings.mm_tree != LINUX_MEMBER_MISSING
-				     ? view->programs.mappings.mm_tree
-				     : view->programs.mappings.mm_list);
+	return thread->mm + (guest->programs.mappings.mm_tree != LINUX_MEMBER_MISSING
+				     ? guest->programs.mappings.mm_tree
+				     : guest->programs.mappings.mm_list);
 }
 
 static inline bool open_image(const char *name)
@@ -99,17 +99,17 @@ static inline bool open_image(const char *name)
 	fake_target_init(&fake, 1);
 	fake.image = image.base.memory;
 	fake.cpus = image.base.image.cpus;
-	view = sampler_target_guest(&fake.target);
+	guest = sampler_target_guest(&fake.target);
 	memset(known, true, sizeof(known));
 	for (int i = 0; i < 3; i++)
-		linux_guest_learn(view, image.base.image.cpus, known, image.base.image.cpu_count,
+		linux_guest_learn(guest, image.base.image.cpus, known, image.base.image.cpu_count,
 				  NULL);
-	cr_assert(!view->missing.programs.status && view->settled, "%s",
-		  view->missing.programs.text);
+	cr_assert(!guest->missing.programs.status && guest->settled, "%s",
+		  guest->missing.programs.text);
 	thread_count = 0;
-	linux_task_walk(&view->programs.tasks, image.base.memory, 65536, note_thread, NULL, NULL);
+	linux_task_walk(&guest->programs.tasks, image.base.memory, 65536, note_thread, NULL, NULL);
 	cr_assert_gt(thread_count, 40);
-	namer = user_names_create(view);
+	namer = user_names_create(guest);
 	file_words = 0;
 	named_count = 0;
 	file = calloc(1 << 20, sizeof(*file));

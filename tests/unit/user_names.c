@@ -78,7 +78,7 @@ static void check_whole_chain(const char *name)
 	cr_assert_gt(count, 150, "%s: %u", name, count);
 	cpu = image.base.image.cpus[0];
 	fake.cpus = &cpu;
-	cr_assert_eq(linux_task_current(&view->programs.tasks, image.base.memory, NULL, &cpu,
+	cr_assert_eq(linux_task_current(&guest->programs.tasks, image.base.memory, NULL, &cpu,
 					&remembered, &task),
 		     LINUX_TASK_FOUND);
 	config.fd = memfd_create("trace", MFD_CLOEXEC);
@@ -87,12 +87,12 @@ static void check_whole_chain(const char *name)
 	cr_assert_eq(recorder_start(&config, &recorder, &error), GP_OK, "%s", error.text);
 	for (unsigned i = 0; i < count; i++) {
 		/* The vCPU runs that thread, in user mode, in that function. */
-		forge(remembered.offset + view->programs.tasks.current, truth[i].thread.task);
+		forge(remembered.offset + guest->programs.tasks.current, truth[i].thread.task);
 		cpu.cpl = 3;
 		cpu.cs.selector |= 3;
 		cpu.rip = truth[i].address;
 		cpu.gpr[GUEST_RSP] = cpu.gpr[GUEST_RBP] = 0;
-		cpu.cr3 = truth[i].thread.root | (view->programs.tasks.isolated ? 0x1000 : 0) | 5;
+		cpu.cr3 = truth[i].thread.root | (guest->programs.tasks.isolated ? 0x1000 : 0) | 5;
 		cr_assert_eq(gp_sampler_start(session, 0), GP_OK);
 		wait_for_ticks(session);
 		cr_assert_eq(gp_sampler_stop(session, 0), GP_OK);
@@ -271,7 +271,7 @@ Test(user_names, another_program_behind_the_same_tables_is_noticed, .timeout = 6
 	cr_assert(see(&truth.thread, first, truth.address));
 	look();
 	/* A stack somewhere else: it is not the same program any more. */
-	stack = truth.thread.mm + view->programs.mappings.mm_stack_start;
+	stack = truth.thread.mm + guest->programs.mappings.mm_stack_start;
 	forge(stack, peek(stack) + 4096);
 	second = boot_ns();
 	cr_assert_not(see(&truth.thread, second, truth.address));
@@ -498,7 +498,7 @@ Test(user_names, forged_processes_cost_bounded_time, .timeout = 120)
 	open_any();
 	truth = one_frame();
 	tree = peek(mappings_root(&truth.thread));
-	if (view->programs.mappings.mm_tree != LINUX_MEMBER_MISSING)
+	if (guest->programs.mappings.mm_tree != LINUX_MEMBER_MISSING)
 		tree &= ~UINT64_C(0xff);
 	for (int round = 0; round < 300; round++) {
 		uint64_t at[8], before[8];

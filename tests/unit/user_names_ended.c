@@ -13,13 +13,13 @@ Test(user_names_ended, what_was_sampled_of_a_process_that_has_just_ended_is_name
 
 	open_any();
 	two_frames(&first, &second);
-	task_mm = first.thread.task + view->programs.tasks.mm;
+	task_mm = first.thread.task + guest->programs.tasks.mm;
 	cr_assert(see(&first.thread, time, first.address));
 	look();
 	/* Gone, and its mm_struct is something else. */
 	forge(task_mm, 0);
 	forge(mappings_root(&first.thread), 0);
-	forge(first.thread.mm + view->programs.mappings.mm_page_tables, 0);
+	forge(first.thread.mm + guest->programs.mappings.mm_page_tables, 0);
 	cr_assert_not(see(&second.thread, time + 1, second.address));
 	look();
 	read_back();
@@ -42,7 +42,7 @@ Test(user_names_ended, a_sample_that_is_read_late_is_named_from_the_snapshot, .t
 	two_frames(&first, &second);
 	cr_assert(see(&first.thread, time, first.address));
 	look();
-	forge(first.thread.task + view->programs.tasks.mm, 0);
+	forge(first.thread.task + guest->programs.tasks.mm, 0);
 	nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
 	/* Its process has executed another program since. */
 	executed = first.thread;
@@ -67,14 +67,14 @@ Test(user_names_ended, a_snapshot_of_a_process_does_not_hold_for_long, .timeout 
 	two_frames(&first, &second);
 	cr_assert(see(&first.thread, time, first.address));
 	look();
-	forge(first.thread.task + view->programs.tasks.mm, 0);
+	forge(first.thread.task + guest->programs.tasks.mm, 0);
 	nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
 	cr_assert_not(see(&second.thread, boot_ns(), second.address));
 	look();
 	cr_assert_eq(named_count, 1);
 	/* Nor for a process that was never found. */
 	second.thread = another(&first.thread);
-	forge(second.thread.task + view->programs.tasks.mm, 0);
+	forge(second.thread.task + guest->programs.tasks.mm, 0);
 	cr_assert(see(&second.thread, boot_ns(), second.address));
 	look();
 	cr_assert_eq(named_count, 1);
@@ -177,7 +177,7 @@ static struct truth without_symbols(struct place *place, struct file_of_program 
 	forge(program->file.mapping + image.cache.mapping_head, 0);
 	*place = (struct place){.copies = {.find = find_copy, .release = release_copy},
 				.file = file_buffer_over(bytes, size)};
-	linux_guest_use_copies(view, &place->copies);
+	linux_guest_use_copies(guest, &place->copies);
 	return truth;
 }
 
@@ -224,7 +224,7 @@ Test(user_names_ended, what_comes_for_a_program_that_is_gone_names_what_was_seen
 	see(&truth.thread, time, truth.address);
 	look();
 	cr_assert_eq(place.asked, 1);
-	forge(truth.thread.task + view->programs.tasks.mm, 0);
+	forge(truth.thread.task + guest->programs.tasks.mm, 0);
 	forge(program.file.inode + image.files.inode_number, program.file.number + 1);
 	nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
 	/* This one was not seen while it was there. */
