@@ -1,24 +1,10 @@
 #include "fxt/sample.h"
 
-#include "base/container.h"
-
 /* 12 single words would be all flags; the stack's count is one of them. */
 _Static_assert(FXT_SAMPLE_WORDS(0) == 2 + 12, "header, flags, one word per known bit");
 _Static_assert(FXT_SAMPLE_WORDS(FXT_SAMPLE_DEPTH_MAX) <= FXT_RECORD_WORDS_MAX &&
 		       FXT_SAMPLE_WORDS(FXT_SAMPLE_DEPTH_MAX) * 8 <= FXT_STRING_BYTES_MAX,
 	       "the deepest sample fits in one record");
-
-/* The word of each bit: a stack's is its depth, and the program counters follow. */
-static const uint8_t fields[] = {
-	offsetof(struct fxt_sample, continuation), offsetof(struct fxt_sample, completion),
-	offsetof(struct fxt_sample, process),      offsetof(struct fxt_sample, thread),
-	offsetof(struct fxt_sample, timestamp),    offsetof(struct fxt_sample, depth),
-	offsetof(struct fxt_sample, vcpu),         offsetof(struct fxt_sample, mode),
-	offsetof(struct fxt_sample, stack_end),    offsetof(struct fxt_sample, address_space),
-	offsetof(struct fxt_sample, addressing),   offsetof(struct fxt_sample, kernel_frames),
-};
-_Static_assert(FXT_SAMPLE_KNOWN_FLAGS + 1 == 1u << ARRAY_SIZE(fields), "in the order of the bits");
-_Static_assert(sizeof(size_t) == sizeof(uint64_t), "the depth, too, is a word");
 
 size_t fxt_sample_encode(const struct fxt_sample *sample, uint64_t *words, size_t capacity)
 {
@@ -36,14 +22,34 @@ size_t fxt_sample_encode(const struct fxt_sample *sample, uint64_t *words, size_
 		return 0;
 	words[0] = fxt_blob_header(FXT_STRING_SAMPLE, FXT_BLOB_SAMPLE, size);
 	words[1] = flags;
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		if (!(flags & 1u << i))
-			continue;
-		*next++ = *(const uint64_t *)((const char *)sample + fields[i]);
-		if (1u << i == FXT_SAMPLE_STACK && depth != 0)
-			next = (uint64_t *)memcpy(next, sample->stack, depth * sizeof(uint64_t)) +
-			       depth;
+	if (flags & FXT_SAMPLE_CONTINUATION)
+		*next++ = sample->continuation;
+	if (flags & FXT_SAMPLE_COMPLETION)
+		*next++ = sample->completion;
+	if (flags & FXT_SAMPLE_PROCESS)
+		*next++ = sample->process;
+	if (flags & FXT_SAMPLE_THREAD)
+		*next++ = sample->thread;
+	if (flags & FXT_SAMPLE_TIMESTAMP)
+		*next++ = sample->timestamp;
+	if (flags & FXT_SAMPLE_STACK) {
+		*next++ = depth;
+		if (depth != 0)
+			memcpy(next, sample->stack, depth * sizeof(uint64_t));
+		next += depth;
 	}
+	if (flags & FXT_SAMPLE_VCPU)
+		*next++ = sample->vcpu;
+	if (flags & FXT_SAMPLE_MODE)
+		*next++ = sample->mode;
+	if (flags & FXT_SAMPLE_STACK_END)
+		*next++ = sample->stack_end;
+	if (flags & FXT_SAMPLE_ADDRESS_SPACE)
+		*next++ = sample->address_space;
+	if (flags & FXT_SAMPLE_ADDRESSING)
+		*next++ = sample->addressing;
+	if (flags & FXT_SAMPLE_KERNEL_FRAMES)
+		*next++ = sample->kernel_frames;
 	return size;
 }
 
@@ -71,22 +77,43 @@ const char *fxt_sample_decode(const struct fxt_blob *blob, struct fxt_sample *sa
 	left -= (size_t)__builtin_popcountll(flags & FXT_SAMPLE_KNOWN_FLAGS);
 	result.flags = flags & FXT_SAMPLE_KNOWN_FLAGS;
 	result.unknown_flags = flags & ~FXT_SAMPLE_KNOWN_FLAGS;
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		if (!(flags & 1u << i))
-			continue;
-		*(uint64_t *)((char *)&result + fields[i]) = *next++;
-		if (1u << i != FXT_SAMPLE_STACK)
-			continue;
-		if (result.depth > FXT_SAMPLE_DEPTH_MAX)
+	if (flags & FXT_SAMPLE_CONTINUATION)
+		result.continuation = *next++;
+	if (flags & FXT_SAMPLE_COMPLETION)
+		result.completion = *next++;
+	if (flags & FXT_SAMPLE_PROCESS)
+		result.process = *next++;
+	if (flags & FXT_SAMPLE_THREAD)
+		result.thread = *next++;
+	if (flags & FXT_SAMPLE_TIMESTAMP)
+		result.timestamp = *next++;
+	if (flags & FXT_SAMPLE_STACK) {
+		uint64_t depth = *next++;
+
+		if (depth > FXT_SAMPLE_DEPTH_MAX)
 			return "a sample's call stack is deeper than 1024";
-		if (result.depth > left)
+		if (depth > left)
 			return "a sample's call stack goes beyond its record";
+		result.depth = depth;
 		result.stack = next;
-		next += result.depth;
-		left -= result.depth;
+		next += depth;
+		left -= depth;
 	}
-	if (result.kernel_frames > result.depth)
-		return "a sample has more kernel frames than frames";
+	if (flags & FXT_SAMPLE_VCPU)
+		result.vcpu = *next++;
+	if (flags & FXT_SAMPLE_MODE)
+		result.mode = *next++;
+	if (flags & FXT_SAMPLE_STACK_END)
+		result.stack_end = *next++;
+	if (flags & FXT_SAMPLE_ADDRESS_SPACE)
+		result.address_space = *next++;
+	if (flags & FXT_SAMPLE_ADDRESSING)
+		result.addressing = *next++;
+	if (flags & FXT_SAMPLE_KERNEL_FRAMES) {
+		result.kernel_frames = *next++;
+		if (result.kernel_frames > result.depth)
+			return "a sample has more kernel frames than frames";
+	}
 	if (left != 0 && result.unknown_flags == 0)
 		return "a sample's payload goes on behind its last field";
 	*sample = result;
