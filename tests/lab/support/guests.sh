@@ -118,6 +118,12 @@ run() {
 	fi
 }
 
+# One line alone, for benchmarks.
+run_line() {
+	write_line "$1"
+	run "run-$1"
+}
+
 run_jobs() {
 	write_line 1
 	write_line 2
