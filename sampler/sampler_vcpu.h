@@ -40,7 +40,7 @@ struct pending_run {
 /* A copy of registers asked for by another thread. */
 enum snapshot_state {
 	SNAPSHOT_NONE,
-	SNAPSHOT_WANTED, /* set by who wants it */
+	SNAPSHOT_WANTED, /* set by the thread that asks */
 	SNAPSHOT_TAKEN,  /* set by the tick thread; the copy is valid */
 };
 
